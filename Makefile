@@ -1,0 +1,28 @@
+# The commands a person types. Each sets up what it needs in .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: run test check install clean
+
+run: install  ## the demo: SGD and BCSC on real handwritten digits
+	$(BIN)/bcsc demo
+
+test: install  ## every test, the slow ones too
+	$(BIN)/python -m pytest -n auto
+
+check: install  ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+install: $(READY)  ## .venv with bcsc and all it needs
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

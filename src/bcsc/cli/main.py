@@ -1,0 +1,41 @@
+"""The parser and the exit codes: 0 done, 2 a user's mistake in one line, 130 interrupted."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+
+from bcsc.errors import BcscError
+from bcsc.version import __version__
+
+# name -> what it does; bcsc.cli.NAME has add_arguments(parser) and run(arguments) -> exit code
+COMMANDS: Mapping[str, str] = {}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="bcsc", description="Block-cyclic stochastic coordinate descent, put to the test."
+    )
+    top.add_argument("--version", action="version", version=f"bcsc {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        module = importlib.import_module(f"bcsc.cli.{name}")
+        command = commands.add_parser(name, help=summary, description=summary)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        parsed = parser().parse_args(arguments)
+        code: int = parsed.run(parsed)
+    except BcscError as error:
+        print(f"bcsc: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("bcsc: interrupted", file=sys.stderr)
+        return 130
+    return code

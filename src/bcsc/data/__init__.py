@@ -1,0 +1,1 @@
+"""Data sets, outliers and the order in which samples are visited."""

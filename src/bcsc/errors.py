@@ -1,0 +1,45 @@
+"""What can go wrong. Every message says what was given, what was expected and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BcscError(Exception):
+    """The parent of every error that bcsc raises on purpose."""
+
+
+class InvalidArgumentError(BcscError, ValueError):
+    """An argument is outside what is allowed."""
+
+
+class UnsupportedOptimizerError(BcscError, TypeError):
+    """This base optimizer, or the gradient it was given, cannot be stepped block by block."""
+
+
+class StateMismatchError(BcscError, ValueError):
+    """A saved state belongs to another set-up than the one it is loaded into."""
+
+
+class DataError(BcscError, ValueError):
+    """A data file is missing, damaged or not what it claims to be."""
+
+
+class MissingExtraError(BcscError, ImportError):
+    """An optional dependency is not installed."""
+
+
+def check_at_least(name: str, value: object, least: int) -> int:
+    """``value`` as an integer of at least ``least``; booleans and floats are not integers here."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidArgumentError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return value
+
+
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
+    """``value`` if it is one of ``allowed``; the message names them all and the closest."""
+    choices = list(allowed)
+    if isinstance(value, str) and value in choices:
+        return value
+    close = difflib.get_close_matches(str(value), choices, n=3)
+    hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint}")

@@ -1,0 +1,1 @@
+"""Block-coordinate optimization around any ``torch.optim`` optimizer."""
