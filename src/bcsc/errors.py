@@ -1,7 +1,9 @@
 """What can go wrong. Every message says what was given, what was expected and what to do."""
 
 import difflib
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any, SupportsIndex
 
 
 class BcscError(Exception):
@@ -30,9 +32,9 @@ class MissingExtraError(BcscError, ImportError):
 
 def check_at_least(name: str, value: object, least: int) -> int:
     """``value`` as an integer of at least ``least``; booleans and floats are not integers here."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < least:
         raise InvalidArgumentError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return value
+    return operator.index(value)
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
@@ -43,3 +45,17 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(value), choices, n=3)
     hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint}")
+
+
+def check_same_setup(what: str, *, saved: Mapping[str, Any], current: Mapping[str, Any], others: Iterable[str]) -> None:
+    """Refuse a saved state that lacks an entry, or that was written by a set-up other than the current one."""
+    missing = [key for key in (*others, *current) if key not in saved]
+    if missing:
+        raise StateMismatchError(
+            f"This is not the state of a {what}: it lacks {', '.join(missing)}. Load what {what}.state_dict() returned."
+        )
+    changed = [f"{key} was {saved[key]!r}, is {value!r}" for key, value in current.items() if saved[key] != value]
+    if changed:
+        raise StateMismatchError(
+            f"The saved {what} was built otherwise: {'; '.join(changed)}. Build it as it was, or start a new run."
+        )

@@ -1,0 +1,135 @@
+"""Which samples each inner step sees: a pure function of the seed, the epoch and the step."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from bcsc.errors import InvalidArgumentError, check_at_least, check_choice, check_same_setup
+from bcsc.position import Position
+from bcsc.seeding import stream
+
+Samples = Literal["shuffle-per-block", "one-shuffle", "random", "everything"]
+SAMPLES: tuple[Samples, ...] = get_args(Samples)
+
+
+def draw_shuffles(num_samples: int, num_shuffles: int, seed: int, epoch: int) -> Tensor:
+    """Independent orders of all samples, one per row."""
+    shuffles = torch.empty(num_shuffles, num_samples, dtype=torch.int64)
+    for j in range(num_shuffles):
+        torch.randperm(num_samples, generator=stream(seed, "shuffle", epoch, j), out=shuffles[j])
+    return shuffles
+
+
+class BlockCyclicSampler(Sampler[list[int]]):
+    """The mini-batches of one epoch, in the order of the inner steps; a ``batch_sampler`` for any ``DataLoader``.
+
+    Paper -> code:  n -> num_samples,  B -> batch_size,  M -> num_blocks,  chi_j -> row j of the shuffles,
+    beta^(t, j) -> the batch at inner step t * M + j.
+
+    Args:
+        num_samples: length of the data set.
+        batch_size: samples per mini-batch; the last batch of a shuffle may be shorter and is kept.
+        num_blocks: M, the same as the optimizer's.
+        seed: fixes every shuffle together with the epoch.
+        samples: which samples the inner step (t, j) sees.
+
+            - ``"shuffle-per-block"``: batch t of shuffle j (BCSC).
+            - ``"one-shuffle"``: batch t of one shuffle, whatever j (RBC; SGD when ``num_blocks=1``).
+            - ``"random"``: ``batch_size`` samples drawn anew, without replacement inside the batch (SBC).
+            - ``"everything"``: the batches of shuffle j one after the other; accumulate their gradients into
+              one inner step (BCD).
+        one_pass: an epoch is ceil(n / B) batches instead of M times as many; for ``samples="random"``.
+    """
+
+    def __init__(
+        self,
+        num_samples: int,
+        batch_size: int,
+        num_blocks: int,
+        *,
+        seed: int = 0,
+        samples: Samples = "shuffle-per-block",
+        one_pass: bool = False,
+    ) -> None:
+        super().__init__()
+        self.num_samples = check_at_least("num_samples (give len(dataset))", num_samples, 1)
+        self.batch_size = check_at_least("batch_size", batch_size, 1)
+        self.num_blocks = check_at_least("num_blocks", num_blocks, 1)
+        self.seed = check_at_least("seed", seed, 0)
+        check_choice("samples", samples, SAMPLES)
+        if one_pass and samples != "random":
+            raise InvalidArgumentError(f'one_pass=True goes with samples="random" only, got samples={samples!r}.')
+        self.samples = samples
+        self.one_pass = one_pass
+        self._start = Position()
+        self._num_given = 0
+
+    @property
+    def batches_per_pass(self) -> int:
+        """T, the mini-batches in one pass over the data."""
+        return -(-self.num_samples // self.batch_size)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose batches come next."""
+        return self._start.epoch
+
+    def __len__(self) -> int:
+        return self.batches_per_pass * (1 if self.one_pass else self.num_blocks)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin ``epoch``; right after ``load_state_dict`` its own epoch goes on where it was saved."""
+        self._start.set_epoch(epoch)
+        self._num_given = self._start.step
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in self.index_batches())
+
+    def index_batches(self) -> Iterator[Tensor]:
+        """The batches as index tensors, for loops that gather from tensors."""
+        epoch, start = self._start.epoch, self._start.step
+        shuffles = self._draw_shuffles(epoch)
+        for step in range(start, len(self)):
+            self._num_given = step + 1
+            yield self._batch(shuffles, epoch, step)
+
+    def _draw_shuffles(self, epoch: int) -> Tensor:
+        num_shuffles = {
+            "shuffle-per-block": self.num_blocks,
+            "one-shuffle": 1,
+            "random": 0,
+            "everything": self.num_blocks,
+        }
+        return draw_shuffles(self.num_samples, num_shuffles[self.samples], self.seed, epoch)
+
+    def _batch(self, shuffles: Tensor, epoch: int, step: int) -> Tensor:
+        if self.samples == "random":
+            shuffle = torch.randperm(self.num_samples, generator=stream(self.seed, "random samples", epoch, step))
+            return shuffle[: self.batch_size]
+        if self.samples == "everything":
+            j, t = divmod(step, self.batches_per_pass)
+        else:
+            t, j = divmod(step, self.num_blocks)
+        shuffle = shuffles[j % len(shuffles)]
+        return shuffle[t * self.batch_size : (t + 1) * self.batch_size]
+
+    def _setup(self) -> dict[str, Any]:
+        names = ("num_samples", "batch_size", "num_blocks", "seed", "samples", "one_pass")
+        return {name: getattr(self, name) for name in names}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The epoch, the batches already given in it, and what the sampler was built with.
+
+        A ``DataLoader`` with workers asks for batches ahead of the training: its sampler has then given more than
+        was trained on. Take the step from the optimizer: ``{**sampler.state_dict(), "step": optimizer.inner_step}``.
+        """
+        return {"epoch": self.epoch, "step": self._num_given, **self._setup()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken; a sampler built otherwise is refused."""
+        check_same_setup("sampler", saved=state_dict, current=self._setup(), others=("epoch", "step"))
+        self._start.restore(state_dict["epoch"], state_dict["step"])
+        self._num_given = self._start.step

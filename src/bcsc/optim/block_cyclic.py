@@ -1,0 +1,273 @@
+"""The optimizer: one block of the parameters per step, around any dense ``torch.optim`` optimizer."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+from torch.optim import LBFGS, Optimizer, SparseAdam
+
+from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_least, check_choice, check_same_setup
+from bcsc.optim.masking import STEPS, Mask, Share, given_gradients
+from bcsc.optim.partition import GRANULARITIES, Granularity, check_num_blocks, draw_blocks
+from bcsc.position import Position
+from bcsc.seeding import stream_key
+
+Order = Literal["cyclic", "random"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+OWN_STATE = "block_cyclic"
+
+
+class Cut(NamedTuple):
+    """The blocks of one epoch: for each trainable parameter the labels of its scalars and the blocks among them."""
+
+    epoch: int
+    parameters: list[Tensor]
+    labels: list[Tensor]
+    present: list[list[int]]
+
+
+def shared_with_base(name: str) -> Any:
+    """An attribute that is the base's own, also after the base has replaced it."""
+    return property(lambda self: getattr(self.base, name), lambda self, value: setattr(self.base, name, value))
+
+
+class BlockCyclic(Optimizer):
+    """Block-coordinate steps around any dense ``torch.optim`` optimizer; itself a ``torch.optim.Optimizer``.
+
+    Every epoch all trainable scalars are cut at random into M blocks; every ``step`` moves one of them, the next in
+    the cycle. Together with ``BlockCyclicSampler`` this is Algorithm 1 of the paper.
+
+    Paper -> code:  M -> num_blocks,  P_j -> the scalars with label j (``bcsc.optim.partition``),  (t, j) -> inner_step
+    = t * M + j,  Q_j^T in Eq. 8 -> mask (``bcsc.optim.masking``),  eta -> the base's lr.
+    Differs from the paper: M need not divide m, block sizes may differ by one scalar.
+
+    Args:
+        base: the optimizer that makes the steps. Parameter groups and state are shared with it, so that a scheduler on
+            either drives both. LBFGS, SparseAdam and ``differentiable=True`` are refused.
+        num_blocks: M, at most the number of trainable scalars (rows, tensors).
+        seed: fixes the blocks of every epoch, together with the shapes of the parameters.
+        mask: what stays put outside the active block. ``"update"``: the parameters; the state of the base learns from
+            the whole gradient (the paper's numbers). ``"gradient"``: the gradient is zero there, momentum and decay go
+            on. ``"all"``: parameters and their per-element state.
+        granularity: what moves together: every scalar for itself (``"element"``, the paper's), slices along dimension
+            0 (``"row"``) or whole tensors (``"tensor"``).
+        order: the blocks in turn (``"cyclic"``), or one drawn at random for every step (``"random"``, for SBC and BCD).
+        steps_per_epoch: begin the next epoch by itself after so many steps, for loops that do not call ``set_epoch``.
+
+    Example:
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = BlockCyclic(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), num_blocks=5)
+        >>> for epoch in range(2):
+        ...     optimizer.set_epoch(epoch)
+        ...     for batch in torch.ones(10, 3, 4):
+        ...         optimizer.zero_grad()
+        ...         model(batch).square().mean().backward()
+        ...         optimizer.step()
+        >>> optimizer.epoch, optimizer.inner_step, optimizer.block
+        (1, 10, 0)
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        num_blocks: int,
+        *,
+        seed: int = 0,
+        mask: Mask = "update",
+        granularity: Granularity = "element",
+        order: Order = "cyclic",
+        steps_per_epoch: int | None = None,
+    ) -> None:
+        refuse_unfit(base)
+        check_choice("mask", mask, STEPS)
+        check_choice("granularity", granularity, GRANULARITIES)
+        check_choice("order", order, ORDERS)
+        self.base = base
+        self.num_blocks = check_at_least("num_blocks", num_blocks, 1)
+        self.seed = check_at_least("seed", seed, 0)
+        self.mask, self.granularity, self.order = mask, granularity, order
+        if steps_per_epoch is not None:
+            check_at_least("steps_per_epoch", steps_per_epoch, 1)
+        self.steps_per_epoch = steps_per_epoch
+        self._position = Position()
+        self._cut: Cut | None = None
+        check_num_blocks(self.num_blocks, [p.shape for p in self._trainable()], granularity)
+        # As after unpickling: sets up the hooks. Optimizer.__init__ would make parameter groups and state of our own.
+        super().__setstate__({})
+
+    param_groups: list[dict[str, Any]] = shared_with_base("param_groups")
+    state: defaultdict[Tensor, Any] = shared_with_base("state")
+    defaults: dict[str, Any] = shared_with_base("defaults")
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step."""
+        return self._position.epoch
+
+    @property
+    def inner_step(self) -> int:
+        """The position of the next step in its epoch: t * M + j."""
+        return self._position.step
+
+    @property
+    def block(self) -> int:
+        """The block that the next step moves: j."""
+        if self.order == "cyclic":
+            return self.inner_step % self.num_blocks
+        return stream_key(self.seed, "active block", self.epoch, self.inner_step) % self.num_blocks
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin ``epoch`` with fresh blocks; right after ``load_state_dict`` its own epoch goes on from there."""
+        self._position.set_epoch(epoch)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Let the base make one step that moves the active block alone; returns the closure's loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        shares = self._shares()
+        with given_gradients((p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None):
+            STEPS[self.mask](self.base, shares)
+        self._position.advance(self.steps_per_epoch)
+        return loss
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base; the current epoch's blocks are drawn anew over all parameters."""
+        self.base.add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The base's state, and under ``"block_cyclic"`` the position and what the blocks are drawn from."""
+        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
+            pre_hook(self)
+        own = {"epoch": self.epoch, "step": self.inner_step, "shapes": self._shapes(), **self._setup()}
+        state_dict = {**self.base.state_dict(), OWN_STATE: own}
+        for post_hook in self._optimizer_state_dict_post_hooks.values():
+            state_dict = post_hook(self, state_dict) or state_dict
+        return state_dict
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken, to the bit; a state of another set-up is refused."""
+        state_dict = dict(state_dict)
+        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = pre_hook(self, state_dict) or state_dict
+        own = self._checked_own_state(state_dict)
+        try:
+            self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
+        except (KeyError, ValueError) as error:
+            raise StateMismatchError(f"{type(self.base).__name__} refuses the saved state: {error}") from error
+        self._position.restore(own["epoch"], own["step"])
+        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
+            post_hook(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("base", "num_blocks", "seed", "mask", "granularity", "order", "steps_per_epoch", "_position")
+        return {**{name: self.__dict__[name] for name in own}, "_cut": None}
+
+    def __repr__(self) -> str:
+        setup = ", ".join(f"{name}={value!r}" for name, value in self._setup().items() if name != "base")
+        return f"BlockCyclic({setup}, base={self.base!r})"
+
+    def _parameters(self) -> list[Tensor]:
+        """All parameters of all groups, each once."""
+        return list({id(p): p for group in self.param_groups for p in group["params"]}.values())
+
+    def _trainable(self) -> list[Tensor]:
+        return [p for p in self._parameters() if p.requires_grad]
+
+    def _shapes(self) -> list[list[int]]:
+        return [list(p.shape) for p in self._parameters()]
+
+    def _setup(self) -> dict[str, Any]:
+        names = ("num_blocks", "seed", "mask", "granularity", "order", "steps_per_epoch")
+        return {"base": type(self.base).__name__, **{name: getattr(self, name) for name in names}}
+
+    def _checked_own_state(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """The part of a saved state that is not the base's, if it fits this optimizer."""
+        if OWN_STATE not in state_dict:
+            raise StateMismatchError(
+                f"The state dict has no entry {OWN_STATE!r}, so it is not a BlockCyclic's. "
+                "If it is the bare optimizer's, load it into optimizer.base."
+            )
+        own: dict[str, Any] = state_dict[OWN_STATE]
+        check_same_setup("BlockCyclic", saved=own, current=self._setup(), others=("epoch", "step", "shapes"))
+        if own["shapes"] != self._shapes():
+            raise StateMismatchError(
+                f"The saved parameters have {describe_shapes(own['shapes'])}, these have "
+                f"{describe_shapes(self._shapes())}: another network. Build the network that was saved."
+            )
+        Position().restore(own["epoch"], own["step"])  # refuses what is not a position before anything is changed
+        return own
+
+    def _current_cut(self) -> Cut:
+        """This epoch's blocks, drawn when first asked for and again if other parameters are trainable by now."""
+        trainable = self._trainable()
+        cut = self._cut
+        if cut is None or cut.epoch != self.epoch or list(map(id, cut.parameters)) != list(map(id, trainable)):
+            shapes = [p.shape for p in trainable]
+            drawn = draw_blocks(shapes, self.num_blocks, granularity=self.granularity, seed=self.seed, epoch=self.epoch)
+            present = [torch.bincount(labels.flatten()).nonzero().flatten().tolist() for labels in drawn]
+            labels = [laid_out_as(p, labels) for p, labels in zip(trainable, drawn, strict=True)]
+            self._cut = cut = Cut(self.epoch, trainable, labels, present)
+        return cut
+
+    def _shares(self) -> list[Share]:
+        """Every parameter that is about to step, with what of it is in the active block."""
+        _, parameters, labels, present = self._current_cut()
+        block = self.block
+        shares = []
+        for p, p_labels, p_present in zip(parameters, labels, present, strict=True):
+            if p.grad is not None:
+                refuse_sparse(p.grad)
+                shares.append(Share(p, p.grad, p_labels, block, p_present == [block], block not in p_present))
+        return shares
+
+
+def laid_out_as(parameter: Tensor, labels: Tensor) -> Tensor:
+    """The labels on the parameter's device and, where there is one per scalar, in its memory layout."""
+    if labels.shape == parameter.shape and not parameter.is_contiguous():
+        return torch.empty_like(parameter, dtype=labels.dtype, requires_grad=False).copy_(labels)
+    return labels.to(parameter.device)
+
+
+def describe_shapes(shapes: list[list[int]]) -> str:
+    """The number of tensors and scalars, and the first shapes."""
+    scalars = sum(torch.Size(shape).numel() for shape in shapes)
+    first = ", ".join("x".join(map(str, shape)) or "scalar" for shape in shapes[:4])
+    return f"{len(shapes)} tensors of {scalars} scalars ({first}{', ...' if len(shapes) > 4 else ''})"
+
+
+def refuse_unfit(base: Optimizer) -> None:
+    """Refuse what cannot be stepped block by block."""
+    name = type(base).__name__
+    if not isinstance(base, Optimizer):
+        raise UnsupportedOptimizerError(
+            f"The base must be a torch.optim.Optimizer, got {name}. Build one first, "
+            "for instance torch.optim.SGD(model.parameters(), lr=0.1)."
+        )
+    reasons = {
+        BlockCyclic: "it already steps block by block; build it from the optimizer inside",
+        LBFGS: "it evaluates the closure several times per step and keeps one history for the whole vector",
+        SparseAdam: "it takes sparse gradients only, which have no value for every scalar of a block",
+    }
+    for refused, reason in reasons.items():
+        if isinstance(base, refused):
+            raise UnsupportedOptimizerError(f"{name} cannot be the base of BlockCyclic: {reason}.")
+    if any(group.get("differentiable") for group in base.param_groups):
+        raise UnsupportedOptimizerError(
+            f"{name} with differentiable=True cannot be the base of BlockCyclic: putting values back outside the block "
+            "would cut the graph through its step. Build it with differentiable=False."
+        )
+
+
+def refuse_sparse(gradient: Tensor) -> None:
+    """Refuse a gradient that has no value for every scalar."""
+    if gradient.layout != torch.strided:
+        raise UnsupportedOptimizerError(
+            f"BlockCyclic needs dense gradients, got one of layout {gradient.layout} for a parameter of shape "
+            f"{tuple(gradient.shape)}. Build the layer without sparse=True, or call to_dense() on its gradient."
+        )

@@ -1,0 +1,125 @@
+"""Cut the parameter vector into blocks: a pure function of the seed, the epoch and the shapes.
+
+Paper -> code (Sect. 4.1):  m -> num_scalars,  M -> num_blocks,  P = [P_1 | ... | P_M] -> the label of every scalar:
+scalar i is in block j exactly if its label is j. Labels say all that the permutation matrix says about the blocks,
+in one byte per scalar for up to 256 blocks.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Generator, Tensor
+
+from bcsc.errors import InvalidArgumentError
+from bcsc.seeding import stream
+
+Granularity = Literal["element", "row", "tensor"]
+GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
+
+Shape = Sequence[int]
+
+
+def label_dtype(num_blocks: int) -> torch.dtype:
+    """The smallest type that holds the labels 0 .. num_blocks - 1."""
+    if num_blocks <= 2**8:
+        return torch.uint8
+    return torch.int16 if num_blocks <= 2**15 else torch.int32
+
+
+def block_sizes(num_scalars: int, num_blocks: int) -> Tensor:
+    """How many scalars each block gets: they differ by at most one."""
+    smaller, num_larger = divmod(num_scalars, num_blocks)
+    return torch.tensor([smaller + 1] * num_larger + [smaller] * (num_blocks - num_larger))
+
+
+def draw_labels(num_scalars: int, num_blocks: int, generator: Generator) -> Tensor:
+    """The block of every scalar, all balanced assignments being equally likely.
+
+    The labels are drawn independently and then balanced: randomly chosen scalars of the blocks that came out too
+    large go, in random order, to those that came out too small. No scalar is treated differently from another, so
+    the result is as uniform as a shuffle, at a fraction of its time.
+    """
+    labels = torch.randint(num_blocks, (num_scalars,), generator=generator, dtype=label_dtype(num_blocks))
+    surplus = torch.bincount(labels, minlength=num_blocks) - block_sizes(num_scalars, num_blocks)
+    while (largest := int(surplus.max())) > 0:
+        candidates = torch.randint(num_scalars, (2 * num_blocks * largest + 16,), generator=generator)
+        candidates = torch.unique(candidates)
+        candidates = candidates[torch.randperm(len(candidates), generator=generator)]
+        theirs = labels[candidates]
+        leaving = torch.cat([candidates[theirs == j][: surplus[j]] for j in torch.nonzero(surplus > 0).flatten()])
+        missing = torch.repeat_interleave(torch.arange(num_blocks), (-surplus).clamp(min=0))
+        joining = missing[torch.randperm(len(missing), generator=generator)][: len(leaving)]
+        surplus -= torch.bincount(labels[leaving], minlength=num_blocks)
+        surplus += torch.bincount(joining, minlength=num_blocks)
+        labels[leaving] = joining.to(labels.dtype)
+    return labels
+
+
+def draw_unit_labels(sizes: Sequence[int], num_blocks: int, generator: Generator) -> Tensor:
+    """The block of every unit: in random order, largest first, each goes to the block with the fewest scalars.
+
+    No two blocks then differ by more than the largest unit.
+    """
+    shuffled = torch.randperm(len(sizes), generator=generator).tolist()
+    tie_breaker = torch.randperm(num_blocks, generator=generator).tolist()
+    loads = [(0, rank, block) for block, rank in enumerate(tie_breaker)]
+    heapq.heapify(loads)
+    labels = [0] * len(sizes)
+    for unit in sorted(shuffled, key=lambda unit: -sizes[unit]):
+        load, rank, block = loads[0]
+        labels[unit] = block
+        heapq.heapreplace(loads, (load + sizes[unit], rank, block))
+    return torch.tensor(labels, dtype=label_dtype(num_blocks))
+
+
+def unit_shape(shape: Shape, granularity: Granularity) -> tuple[int, ...]:
+    """The shape of a tensor's labels: 1 along every dimension whose scalars move together."""
+    if granularity == "element":
+        return tuple(shape)
+    if granularity == "row" and len(shape) > 0:
+        return (shape[0], *[1] * (len(shape) - 1))
+    return (1,) * len(shape)
+
+
+def num_units(shapes: Sequence[Shape], granularity: Granularity) -> int:
+    """How many units with at least one scalar there are: no more blocks than that can be made."""
+    return sum(math.prod(unit_shape(shape, granularity)) for shape in shapes if math.prod(shape) > 0)
+
+
+def check_num_blocks(num_blocks: int, shapes: Sequence[Shape], granularity: Granularity) -> None:
+    """Refuse blocks that would have to stay empty."""
+    most = num_units(shapes, granularity)
+    if most == 0:
+        raise InvalidArgumentError(
+            "The optimizer has no trainable parameters: nothing to cut into blocks. "
+            "Give it parameters with requires_grad=True."
+        )
+    if num_blocks > most:
+        units = {"element": "scalars", "row": "rows", "tensor": "tensors"}[granularity]
+        raise InvalidArgumentError(
+            f"num_blocks={num_blocks} is more than the {most} trainable {units}. Take num_blocks <= {most}"
+            + ("." if granularity == "element" else ", or a finer granularity.")
+        )
+
+
+def draw_blocks(
+    shapes: Sequence[Shape], num_blocks: int, *, granularity: Granularity, seed: int, epoch: int
+) -> list[Tensor]:
+    """For every shape the labels of its units, in a shape that broadcasts to it."""
+    check_num_blocks(num_blocks, shapes, granularity)
+    generator = stream(seed, "blocks", epoch)
+    units = [unit_shape(shape, granularity) for shape in shapes]
+    counts = [math.prod(unit) for unit in units]
+    if granularity == "element":
+        labels = draw_labels(sum(counts), num_blocks, generator)
+    else:
+        sizes = [
+            math.prod(shape) // count if count else 0
+            for shape, count in zip(shapes, counts, strict=True)
+            for _ in range(count)
+        ]
+        labels = draw_unit_labels(sizes, num_blocks, generator)
+    return [part.view(unit) for part, unit in zip(torch.split(labels, counts), units, strict=True)]

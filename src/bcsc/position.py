@@ -1,0 +1,35 @@
+"""Where a run stands: the epoch and the inner step inside it."""
+
+from bcsc.errors import check_at_least
+
+
+class Position:
+    """The epoch and the next inner step in it; the optimizer and the sampler each keep one.
+
+    A restored position survives one ``set_epoch`` of its own epoch, so that the usual
+    ``for epoch in range(optimizer.epoch, ...): optimizer.set_epoch(epoch)`` goes on where the state was saved.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.step = 0
+        self._restored = False
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the first inner step of ``epoch``, unless a position inside it was just restored."""
+        check_at_least("epoch", epoch, 0)
+        if not (self._restored and epoch == self.epoch):
+            self.epoch, self.step = epoch, 0
+        self._restored = False
+
+    def restore(self, epoch: int, step: int) -> None:
+        """Go to inner step ``step`` of ``epoch``."""
+        self.epoch, self.step = check_at_least("epoch", epoch, 0), check_at_least("step", step, 0)
+        self._restored = True
+
+    def advance(self, steps_per_epoch: int | None = None) -> None:
+        """One inner step further; after ``steps_per_epoch`` of them the next epoch begins."""
+        self.step += 1
+        self._restored = False
+        if self.step == steps_per_epoch:
+            self.epoch, self.step = self.epoch + 1, 0
