@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from bcsc.errors import InvalidArgumentError, check_at_least, check_choice, check_same_setup
 from bcsc.position import Position
-from bcsc.seeding import stream
+from bcsc.seeding import stream, stream_key
 
 Samples = Literal["shuffle-per-block", "one-shuffle", "random", "everything"]
 SAMPLES: tuple[Samples, ...] = get_args(Samples)
@@ -107,8 +108,9 @@ class BlockCyclicSampler(Sampler[list[int]]):
 
     def _batch(self, shuffles: Tensor, epoch: int, step: int) -> Tensor:
         if self.samples == "random":
-            shuffle = torch.randperm(self.num_samples, generator=stream(self.seed, "random samples", epoch, step))
-            return shuffle[: self.batch_size]
+            generator = np.random.default_rng(stream_key(self.seed, "random samples", epoch, step))
+            size = min(self.batch_size, self.num_samples)
+            return torch.from_numpy(generator.choice(self.num_samples, size, replace=False))
         if self.samples == "everything":
             j, t = divmod(step, self.batches_per_pass)
         else:

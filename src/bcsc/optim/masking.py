@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
 Mask = Literal["update", "gradient", "all"]
 
@@ -76,6 +76,7 @@ def step_masking_all(base: Optimizer, shares: Sequence[Share]) -> None:
     A tensor with nothing in the block is not stepped at all. State that is not per element, such as the step count of
     Adam, belongs to the tensor and moves whenever some of the tensor does.
     """
+    let_fused_sgd_meet_all(base, shares)
     cut = [share for share in shares if not share.whole and not share.empty]
     parameters_before = [share.parameter.clone() for share in cut]
     states_before = [clone_all(per_element_state(base, share.parameter)) for share in cut]
@@ -87,6 +88,14 @@ def step_masking_all(base: Optimizer, shares: Sequence[Share]) -> None:
         share.put_back_outside(share.parameter, parameter)
         for name, tensor in per_element_state(base, share.parameter).items():
             share.put_back_outside(tensor, (state or initial[id(share.parameter)])[name])
+
+
+def let_fused_sgd_meet_all(base: Optimizer, shares: Sequence[Share]) -> None:
+    """Give the tensors that sit out their zero momentum: fused SGD fails where only some tensors have one yet."""
+    if isinstance(base, SGD) and any(group["fused"] and group["momentum"] for group in base.param_groups):
+        for share in shares:
+            if share.empty:
+                base.state[share.parameter].setdefault("momentum_buffer", torch.zeros_like(share.parameter))
 
 
 def per_element_state(base: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
