@@ -14,11 +14,11 @@ from bcsc import models
 from bcsc.catalog.spec import RunSpec
 from bcsc.data.feeding import evaluation_feeder, training_feeder
 from bcsc.data.outliers import Outliers
+from bcsc.data.shuffles import BlockCyclicSampler
 from bcsc.data.sources import DataSet, load
 from bcsc.errors import BcscError, InvalidArgumentError, check_choice
 from bcsc.methods import METHODS, build_method
 from bcsc.optim.block_cyclic import BlockCyclic
-from bcsc.data.shuffles import BlockCyclicSampler
 from bcsc.running.batches import FeederData, LoaderData, length_of
 from bcsc.training.schedule import learning_rate
 from bcsc.training.trainer import LossFunction, Plan, Trainer
@@ -104,7 +104,7 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
         raise
     except (TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise InvalidArgumentError(
-            f"torch.optim.{kind.__name__} refuses {({**options, **spec.optimizer_options})}: {error}"
+            f"torch.optim.{kind.__name__} refuses { ({**options, **spec.optimizer_options}) }: {error}"
         ) from error
     return base
 
