@@ -9,7 +9,9 @@ from bcsc.errors import BcscError
 from bcsc.version import __version__
 
 # name -> what it does; bcsc.cli.NAME has add_arguments(parser) and run(arguments) -> exit code
-COMMANDS: Mapping[str, str] = {}
+COMMANDS: Mapping[str, str] = {
+    "models": "list the networks: parameters, multiply-adds per image, source paper",
+}
 
 
 def parser() -> argparse.ArgumentParser:
