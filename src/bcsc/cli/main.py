@@ -13,6 +13,8 @@ from bcsc.version import __version__
 COMMANDS: Mapping[str, str] = {
     "train": "train one network, or continue where it stopped",
     "runs": "list runs and how they stand",
+    "models": "list the networks: parameters, multiply-adds per image, source paper",
+    "data": "@@",
 }
 
 
