@@ -1,5 +1,6 @@
 """The IDX files of MNIST (LeCun, Cortes and Burges, 1998) and of everything that copied its form."""
 
+import zlib
 from math import prod
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def read_idx(folder: Path, name: str, num_dimensions: int) -> Tensor:
     try:
         with open_file(folder, name) as file:
             raw = file.read()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{where} is damaged or cut short ({error}). Get it again.") from error
     if raw[:4] != bytes([0, 0, UNSIGNED_BYTE, num_dimensions]) or len(raw) < start:
         raise DataError(f"{where} is not an IDX file of bytes in {num_dimensions} dimensions; it starts {raw[:4]!r}.")

@@ -54,7 +54,9 @@ class _PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._stand_ins:
-            raise DataError(f"It asks for {module}.{name}, which plain data never needs; refused, nothing of it was run.")
+            raise DataError(
+                f"It asks for {module}.{name}, which plain data never needs; refused, nothing of it was run."
+            )
         return getattr(self, self._stand_ins[module, name])
 
     def persistent_load(self, reference: Any) -> Any:
