@@ -9,7 +9,9 @@ from bcsc.errors import BcscError
 from bcsc.version import __version__
 
 # name -> what it does; bcsc.cli.NAME has add_arguments(parser) and run(arguments) -> exit code
-COMMANDS: Mapping[str, str] = {}
+COMMANDS: Mapping[str, str] = {
+    "data": "list, fetch, check and look at the data sets",
+}
 
 
 def parser() -> argparse.ArgumentParser:

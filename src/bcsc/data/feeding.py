@@ -58,28 +58,30 @@ class Feeder(Dataset[tuple[Tensor, int]]):
 
     def batch(self, indices: Tensor, epoch: int = 0, step: int = 0) -> tuple[Tensor, Tensor]:
         """The images and labels at ``indices``, as step ``step`` of epoch ``epoch`` sees them."""
-        indices = indices.to(self.images.device)
-        return self._prepare(indices, "augment", epoch, step), self.labels.index_select(0, indices)
+        labels = self.labels.index_select(0, indices.to(self.labels.device))
+        return normalise(self.pixels(indices, epoch, step), self._scale, self._shift), labels
+
+    def pixels(self, indices: Tensor, epoch: int = 0, step: int = 0) -> Tensor:
+        """The same images before they are normalised, as bytes."""
+        return self._gather(indices, "augment", epoch, step)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         position = range(len(self))[index]
-        image = self._prepare(
-            torch.tensor([position], device=self.images.device), "augment-sample", self.epoch, position
-        )
-        return image[0], int(self.labels[position])
+        pixels = self._gather(torch.tensor([position]), "augment-sample", self.epoch, position)
+        return normalise(pixels, self._scale, self._shift)[0], int(self.labels[position])
 
     def set_epoch(self, epoch: int) -> None:
         """Augment differently from now on when used as a ``Dataset``."""
         self.epoch = epoch
 
-    def _prepare(self, indices: Tensor, purpose: str, *position: int) -> Tensor:
-        pixels = self.images.index_select(0, indices)
+    def _gather(self, indices: Tensor, purpose: str, *position: int) -> Tensor:
+        pixels = self.images.index_select(0, indices.to(self.images.device))
         if self.image_size is not None:
             pixels = pad_to(pixels, self.image_size)
         if self.augment:
             augmentations = draw_augmentations(len(indices), stream(self.seed, purpose, *position))
             pixels = crop_and_flip(pixels, augmentations.to(pixels.device))
-        return normalise(pixels, self._scale, self._shift)
+        return pixels
 
 
 def training_feeder(

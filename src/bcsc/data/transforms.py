@@ -21,9 +21,10 @@ def crop_and_flip(images: Tensor, augmentations: Tensor) -> Tensor:
 
     Augmentation ``(flip * 9 + top) * 9 + left`` crops ``top`` rows and ``left`` columns into the padded image.
     """
-    flip, top, left = (augmentations // SHIFTS**2).bool(), augmentations // SHIFTS % SHIFTS, augmentations % SHIFTS
-    flipped = torch.where(flip[:, None, None, None], images.flip(-1), images)
-    return crop(F.pad(flipped, (PADDING,) * 4), top, left, images.shape[-2:])
+    flip, top, left = augmentations // SHIFTS**2, augmentations // SHIFTS % SHIFTS, augmentations % SHIFTS
+    both_ways = torch.cat([images, images.flip(-1)])
+    chosen = both_ways.index_select(0, torch.arange(len(images), device=images.device) + len(images) * flip)
+    return crop(F.pad(chosen, (PADDING,) * 4), top, left, images.shape[-2:])
 
 
 def crop(images: Tensor, top: Tensor, left: Tensor, size: Sequence[int]) -> Tensor:
