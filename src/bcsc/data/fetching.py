@@ -71,14 +71,22 @@ def _retrieve(pooch: ModuleType, source: Source, download: Download, root: Path,
                 progressbar=sys.stderr.isatty(),
             )
         )
-    except (OSError, ValueError) as error:  # no network, or a wrong hash
-        raise DataError(f"{download.url} could not be had ({error}). {missing_message(source, root)}") from error
+    except OSError as error:
+        reason = f"{download.url} could not be fetched ({type(error).__name__})."
+        raise DataError(f"{reason} {missing_message(source, root)}") from error
+    except ValueError as error:
+        reason = f"{download.url} does not have the known hash md5:{download.md5}; nothing was kept."
+        raise DataError(f"{reason} {missing_message(source, root)}") from error
 
 
 def _unpack(archive: Path, folder: str, root: Path) -> None:
     """Move the archive's files of that folder to their place, each of them whole."""
     (root / folder).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root) as unpacked, tarfile.open(archive) as tar:
-        tar.extractall(unpacked, filter="data")
+    with tempfile.TemporaryDirectory(dir=root) as unpacked:
+        try:
+            with tarfile.open(archive) as tar:
+                tar.extractall(unpacked, filter="data")
+        except tarfile.TarError as error:
+            raise DataError(f"{archive} cannot be unpacked ({error}). Remove it and try again.") from error
         for path in Path(unpacked, folder).iterdir():
             os.replace(path, root / folder / path.name)

@@ -23,6 +23,8 @@ def read_human_labels(path: Path, column: str, clean: Tensor, num_classes: int) 
             f"{path}: {reference!r} ({len(expected)} labels) is not equal to the training labels of the data set "
             f"({len(clean)} labels). The file belongs to another data set, or to another order of this one."
         )
+    if len(labels) != len(clean):
+        raise DataError(f"{path}: {column!r} has {len(labels)} labels, expected {len(clean)}.")
     return check_labels(labels, num_classes, f"{path}, column {column!r}")
 
 

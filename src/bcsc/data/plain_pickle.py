@@ -6,7 +6,7 @@ before it is looked up, so nothing is imported and nothing is called.
 """
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -42,39 +42,43 @@ def _text(value: str | bytes) -> str:
     return value.decode("latin1") if isinstance(value, bytes) else value
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    # Bound methods cannot be altered by the pickle that is handed them, which plain functions could be.
-    _stand_ins: Mapping[tuple[str, str], str] = {
-        ("numpy", "ndarray"): "_array_class",
-        ("numpy", "dtype"): "_dtype",
-        ("numpy.core.multiarray", "_reconstruct"): "_empty_array",
-        ("numpy._core.multiarray", "_reconstruct"): "_empty_array",
-        ("_codecs", "encode"): "_encode",  # how Python 3 writes bytes in the protocol of Python 2
-    }
+class _StandIns:
+    """What a pickle may call. As bound methods, for these cannot be altered by the pickle that is handed them."""
 
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._stand_ins:
-            raise DataError(
-                f"It asks for {module}.{name}, which plain data never needs; refused, nothing of it was run."
-            )
-        return getattr(self, self._stand_ins[module, name])
-
-    def persistent_load(self, reference: Any) -> Any:
-        raise DataError(f"It refers to something outside of itself ({reference!r:.60}); refused.")
-
-    def _array_class(self) -> None:
+    def array_class(self) -> None:
         raise DataError("It builds an array in an unknown way.")
 
-    def _dtype(self, code: str | bytes, _align: object, _copy: object) -> _IntegerType:
+    def dtype(self, code: str | bytes, _align: object, _copy: object) -> _IntegerType:
         if _text(code) not in INTEGER_TYPES:
             raise DataError(f"It holds an array of type {_text(code)!r:.20}; only integers are read.")
         return _IntegerType(_text(code))
 
-    def _empty_array(self, _class: object, _shape: object, _code: object) -> _Array:
+    def empty_array(self, _class: object, _shape: object, _code: object) -> _Array:
         return _Array()
 
-    def _encode(self, text: str, _encoding: object) -> bytes:
+    def encode(self, text: str, _encoding: object) -> bytes:
         return text.encode("latin1")
+
+
+# Not methods of the unpickler: it remembers what it made, and would stay in memory, with all the data, in a cycle.
+_HAND_OUT = _StandIns()
+ALLOWED: Mapping[tuple[str, str], Callable[..., object]] = {
+    ("numpy", "ndarray"): _HAND_OUT.array_class,
+    ("numpy", "dtype"): _HAND_OUT.dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _HAND_OUT.empty_array,
+    ("numpy._core.multiarray", "_reconstruct"): _HAND_OUT.empty_array,
+    ("_codecs", "encode"): _HAND_OUT.encode,  # how Python 3 writes bytes in the protocol of Python 2
+}
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ALLOWED:
+            raise DataError(f"It asks for {module}.{name}, which plain data never needs; nothing of it was run.")
+        return ALLOWED[module, name]
+
+    def persistent_load(self, reference: Any) -> Any:
+        raise DataError(f"It refers to something outside of itself ({reference!r:.60}); refused.")
 
 
 def load_plain_dict(file: BinaryIO, where: object) -> dict[str, Any]:
