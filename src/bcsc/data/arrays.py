@@ -2,7 +2,7 @@
 
 import gzip
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 from torch import Tensor
 
@@ -23,12 +23,12 @@ def find_file(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def open_file(folder: Path, name: str) -> BinaryIO:
+def open_file(folder: Path, name: str) -> IO[bytes]:
     """The file's own bytes, unpacked if it is stored compressed."""
     path = find_file(folder, name)
     if path is None:
         raise DataError(f"There is no {name} (or {name}.gz) in {folder}.")
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def check_labels(labels: Tensor, num_classes: int, where: str) -> Tensor:

@@ -32,17 +32,24 @@ def read_label_columns(path: Path) -> dict[str, Any]:
     """The dictionary that ``torch.save`` wrote, in its zip form or the older one of pickles in a row."""
     if not path.is_file():
         raise DataError(f"There is no file {path}. Give the CIFAR-N file, as in human:CIFAR-10_human.pt:worse_label.")
-    if not zipfile.is_zipfile(path):
-        with path.open("rb") as file:
-            for _header in ("magic number", "protocol", "system"):
-                load_plain(file, path)
-            return load_plain_dict(file, path)
-    with zipfile.ZipFile(path) as archive:
-        name = next((name for name in archive.namelist() if name.endswith("/data.pkl")), None)
-        if name is None:
-            raise DataError(f"{path} is a zip file, but not one that torch.save wrote.")
-        with archive.open(name) as member:
-            return load_plain_dict(member, path)  # type: ignore[arg-type]  # a readable binary stream is all it needs
+    if zipfile.is_zipfile(path):
+        return _read_zipped(path)
+    with path.open("rb") as file:
+        for _header in ("magic number", "protocol", "system"):
+            load_plain(file, path)
+        return load_plain_dict(file, path)
+
+
+def _read_zipped(path: Path) -> dict[str, Any]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+            if not pickles:
+                raise DataError(f"{path} is a zip file, but not one that torch.save wrote.")
+            with archive.open(pickles[0]) as member:
+                return load_plain_dict(member, path)
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path} is a damaged zip file ({error}). Get it again.") from error
 
 
 def _column(columns: dict[str, Any], name: str, path: Path) -> Tensor:

@@ -7,7 +7,7 @@ before it is looked up, so nothing is imported and nothing is called.
 
 import pickle
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class _PlainUnpickler(pickle.Unpickler):
         raise DataError(f"It refers to something outside of itself ({reference!r:.60}); refused.")
 
 
-def load_plain_dict(file: BinaryIO, where: object) -> dict[str, Any]:
+def load_plain_dict(file: IO[bytes], where: object) -> dict[str, Any]:
     """The dictionary that the next pickle in ``file`` holds: lists, strings, numbers and integer arrays by name.
 
     Strings written by Python 2 come back as bytes, except the names.
@@ -92,7 +92,7 @@ def load_plain_dict(file: BinaryIO, where: object) -> dict[str, Any]:
     return {_text(key): value.values if isinstance(value, _Array) else value for key, value in held.items()}
 
 
-def load_plain(file: BinaryIO, where: object) -> Any:
+def load_plain(file: IO[bytes], where: object) -> Any:
     """Whatever plain data the next pickle in ``file`` holds."""
     try:
         return _PlainUnpickler(file, encoding="bytes").load()

@@ -45,7 +45,7 @@ def test_coarse_columns_are_compared_with_the_coarse_clean_one(tmp_path):
 
 def test_a_file_for_another_order_is_refused(tmp_path):
     path = save(tmp_path / "human.pt", {"clean_label": CLEAN[::-1].copy(), "worse_label": WORSE})
-    with pytest.raises(DataError, match="'clean_label' .* is not equal to the training labels"):
+    with pytest.raises(DataError, match=r"'clean_label' .* is not equal to the training labels"):
         human(path)
 
 
@@ -63,7 +63,7 @@ def test_an_unknown_column_is_refused_with_the_known_ones(tmp_path):
 
 def test_labels_that_are_no_class_are_refused(tmp_path):
     path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE + 1})
-    with pytest.raises(DataError, match="label 10 at position .* is not one of the 10 classes"):
+    with pytest.raises(DataError, match=r"label 10 at position .* is not one of the 10 classes"):
         human(path)
 
 
@@ -115,7 +115,7 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(DataError, match="holds a list, expected a dictionary"):
         human(tmp_path / "list.pt")
     np.savez(tmp_path / "arrays.npz", clean_label=CLEAN)
-    with pytest.raises(DataError, match="is a zip file, but not one that torch.save wrote"):
+    with pytest.raises(DataError, match=r"is a zip file, but not one that torch\.save wrote"):
         human(tmp_path / "arrays.npz")
 
 
@@ -123,4 +123,13 @@ def test_a_truncated_file_is_refused(tmp_path):
     path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE}, zipped=False)
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(DataError, match="damaged or cut short"):
+        human(path)
+
+
+def test_a_damaged_zip_file_is_refused(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE})
+    whole = path.read_bytes()
+    start = whole.rindex(b"PK\x01\x02")  # of an entry in the directory at the end
+    path.write_bytes(whole[:start] + b"XXXX" + whole[start + 4 :])
+    with pytest.raises(DataError, match="is a damaged zip file"):
         human(path)

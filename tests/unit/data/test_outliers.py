@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -127,7 +129,7 @@ def test_asymmetric_cifar100_goes_round_each_superclass():
     source = SOURCES["cifar100"]
     number = {name: index for index, name in enumerate(source.class_names)}
     circle = ["bed", "chair", "couch", "table", "wardrobe", "bed"]
-    for name, following in zip(circle[:-1], circle[1:], strict=True):
+    for name, following in pairwise(circle):
         assert source.confused_with[number[name]] == number[following]
     assert sorted(source.confused_with) == sorted(source.confused_with.values()) == list(range(100))
 
