@@ -14,7 +14,7 @@ COMMANDS: Mapping[str, str] = {
     "train": "train one network, or continue where it stopped",
     "runs": "list runs and how they stand",
     "models": "list the networks: parameters, multiply-adds per image, source paper",
-    "data": "@@",
+    "data": "list, fetch, check and look at the data sets",
 }
 
 
