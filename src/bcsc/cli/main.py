@@ -11,6 +11,7 @@ from bcsc.version import __version__
 
 # name -> what it does; bcsc.cli.NAME has add_arguments(parser) and run(arguments) -> exit code
 COMMANDS: Mapping[str, str] = {
+    "demo": "a first look: SGD and BCSC on handwritten digits, in under two minutes",
     "train": "train one network, or continue where it stopped",
     "runs": "list runs and how they stand",
     "models": "list the networks: parameters, multiply-adds per image, source paper",

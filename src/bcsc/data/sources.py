@@ -11,7 +11,7 @@ from bcsc.data.arrays import Arrays
 from bcsc.data.fetching import fetch, missing_message
 from bcsc.data.outliers import Corruption, Outliers, Samples, corrupt
 from bcsc.data.registry import SOURCES, Source, find_source
-from bcsc.errors import DataError
+from bcsc.errors import DataError, InvalidArgumentError
 
 __all__ = ["SOURCES", "DataSet", "Source", "check_content", "data_root", "find_source", "load", "pixel_statistics"]
 
@@ -26,6 +26,15 @@ class DataSet:
     test_images: Tensor
     test_labels: Tensor
     corruption: Corruption | None = None  # of the training part; the test part is always the true one
+
+    def first(self, num_samples: int) -> "DataSet":
+        """The same data set with the first training samples only, for a quick look."""
+        if not 1 <= num_samples <= len(self.train_labels):
+            raise InvalidArgumentError(
+                f"subset must be from 1 to the {len(self.train_labels)} training samples of {self.source.title}, "
+                f"got {num_samples}."
+            )
+        return replace(self, train_images=self.train_images[:num_samples], train_labels=self.train_labels[:num_samples])
 
     def with_outliers(self, outliers: Outliers) -> "DataSet":
         """The same data set with corrupted training data."""

@@ -40,7 +40,7 @@ class FeederData(SampledData):
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The test set in order."""
-        return (self._test.batch(indices) for indices in torch.arange(len(self._test)).split(TEST_BATCH_SIZE))
+        return (self._test.batch(indices) for indices in torch.split(torch.arange(len(self._test)), TEST_BATCH_SIZE))
 
 
 class LoaderData(SampledData):
@@ -60,7 +60,7 @@ class LoaderData(SampledData):
     def training_batches(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The batches of ``epoch`` from number ``start`` on."""
         batches = (indices.tolist() for indices in self.sampler.index_batches(epoch, start))
-        return self._on_device(DataLoader(self._train, batch_sampler=batches))  # type: ignore[arg-type]
+        return self._on_device(DataLoader(self._train, batch_sampler=batches))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The test set in order."""
