@@ -12,10 +12,12 @@ from bcsc.errors import InvalidArgumentError, check_at_least, check_choice
 
 Schedule = Literal["staircase", "constant", "cosine"]
 Precision = Literal["fp32", "bf16"]
+Parallel = Literal["exact", "blocks"]
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "schedule": get_args(Schedule),
     "precision": get_args(Precision),
+    "parallel": get_args(Parallel),
     "mask": ("update", "gradient", "all"),
     "granularity": ("element", "row", "tensor"),
 }
@@ -56,6 +58,10 @@ class RunSpec:
     compile: bool = described(False, "compile the network with torch.compile")
     threads: int | None = described(None, "CPU threads of torch; by default as many as torch takes")
     deterministic: bool = described(False, "refuse operations that torch knows to be nondeterministic")
+    parallel: Parallel = described(
+        "exact", "under torchrun: split each mini-batch (exact), or several steps at once (blocks)"
+    )
+    sync_batch_norm: bool = described(False, "under torchrun: BatchNorm over the whole mini-batch; not on CPU")
     subset: int | None = described(None, "train on the first N samples only, for a quick look")
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from bcsc.catalog.spec import CHOICES, RunSpec, settings_from_toml
 from bcsc.errors import InvalidArgumentError
 
-DIVERGED, INTERRUPTED = 3, 130
+DIVERGED, RANK_LOST, INTERRUPTED = 3, 4, 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,28 +63,38 @@ def run(arguments: argparse.Namespace) -> int:
     spec = RunSpec(**settings(arguments))
     if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
         raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
+    from bcsc.distributed.collectives import RankLostError
+    from bcsc.distributed.processes import is_first
     from bcsc.running.run import RunOptions
     from bcsc.running.run import run as run_spec
-    from bcsc.running.watch import watcher_for
+    from bcsc.running.watch import SilentWatcher, watcher_for
     from bcsc.training.trainer import Diverged, Interrupted
 
-    watcher = watcher_for(spec.epochs)
+    watcher: Any = watcher_for(spec.epochs) if is_first() else SilentWatcher()
     options = RunOptions(arguments.restart, arguments.checkpoint_every, arguments.tensorboard, watcher)
     with watcher if hasattr(watcher, "__enter__") else nullcontext():
         try:
             result = run_spec(spec, arguments.out, options)
         except Interrupted as interruption:
-            print(f"bcsc: {interruption} The same command goes on from there.", file=sys.stderr)
-            return INTERRUPTED
+            code, text = INTERRUPTED, f"bcsc: {interruption} The same command goes on from there."
+        except RankLostError as loss:
+            print(f"bcsc: {loss} The same command goes on from there.", file=sys.stderr)
+            return RANK_LOST
         except Diverged as divergence:
-            print(f"bcsc: {divergence}", file=sys.stderr)
-            return DIVERGED
-    if result.summary["state"] == "diverged":
-        print(f"bcsc: this run diverged: {result.summary['message']}", file=sys.stderr)
-        return DIVERGED
-    accuracy = result.summary["test_accuracy"]
-    print(f"test accuracy: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {arguments.out}")
-    return 0
+            code, text = DIVERGED, f"bcsc: {divergence}"
+        else:
+            code, text = last_words(result.summary, arguments.out)
+    if is_first():
+        print(text, file=sys.stderr if code else sys.stdout)
+    return code
+
+
+def last_words(summary: dict[str, Any], out: Path) -> tuple[int, str]:
+    """The exit code of a run that has come to its end, and what to say of it."""
+    if summary["state"] == "diverged":
+        return DIVERGED, f"bcsc: this run diverged: {summary['message']}"
+    accuracy = summary["test_accuracy"]
+    return 0, f"test accuracy: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {out}"
 
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from bcsc.data.transforms import crop_and_flip, draw_augmentations, normalise, p
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
 
+EVERYTHING = slice(None)
+
 
 class Feeder(Dataset[tuple[Tensor, int]]):
     """Images and labels in memory, served as normalised batches.
@@ -56,30 +58,30 @@ class Feeder(Dataset[tuple[Tensor, int]]):
     def __len__(self) -> int:
         return len(self.images)
 
-    def batch(self, indices: Tensor, epoch: int = 0, step: int = 0) -> tuple[Tensor, Tensor]:
-        """The images and labels at ``indices``, as step ``step`` of epoch ``epoch`` sees them."""
-        labels = self.labels.index_select(0, indices.to(self.labels.device))
-        return normalise(self.pixels(indices, epoch, step), self._scale, self._shift), labels
+    def batch(self, indices: Tensor, epoch: int = 0, step: int = 0, part: slice = EVERYTHING) -> tuple[Tensor, Tensor]:
+        """The images and labels at ``indices``, as step ``step`` of epoch ``epoch`` sees them, or a part of them."""
+        labels = self.labels.index_select(0, indices[part].to(self.labels.device))
+        return normalise(self.pixels(indices, epoch, step, part), self._scale, self._shift), labels
 
-    def pixels(self, indices: Tensor, epoch: int = 0, step: int = 0) -> Tensor:
+    def pixels(self, indices: Tensor, epoch: int = 0, step: int = 0, part: slice = EVERYTHING) -> Tensor:
         """The same images before they are normalised, as bytes."""
-        return self._gather(indices, "augment", epoch, step)
+        return self._gather(indices, part, "augment", epoch, step)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         position = range(len(self))[index]
-        pixels = self._gather(torch.tensor([position]), "augment-sample", self.epoch, position)
+        pixels = self._gather(torch.tensor([position]), EVERYTHING, "augment-sample", self.epoch, position)
         return normalise(pixels, self._scale, self._shift)[0], int(self.labels[position])
 
     def set_epoch(self, epoch: int) -> None:
         """Augment differently from now on when used as a ``Dataset``."""
         self.epoch = epoch
 
-    def _gather(self, indices: Tensor, purpose: str, *position: int) -> Tensor:
-        pixels = self.images.index_select(0, indices.to(self.images.device))
+    def _gather(self, indices: Tensor, part: slice, purpose: str, *position: int) -> Tensor:
+        pixels = self.images.index_select(0, indices[part].to(self.images.device))
         if self.image_size is not None:
             pixels = pad_to(pixels, self.image_size)
         if self.augment:
-            augmentations = draw_augmentations(len(indices), stream(self.seed, purpose, *position))
+            augmentations = draw_augmentations(len(indices), stream(self.seed, purpose, *position))[part]
             pixels = crop_and_flip(pixels, augmentations.to(pixels.device))
         return pixels
 

@@ -104,6 +104,11 @@ class BlockCyclicSampler(Sampler[list[int]]):
         shuffles = self._draw_shuffles(epoch)
         return (self._batch(shuffles, epoch, step) for step in range(start, len(self)))
 
+    def batch_size_at(self, step: int) -> int:
+        """How many samples the batch at ``step`` has: the last ones of a pass may be short."""
+        t = 0 if self.samples == "random" else self._outer_and_inner(step)[0]
+        return min(self.batch_size, self.num_samples - t * self.batch_size)
+
     def _draw_shuffles(self, epoch: int) -> Tensor:
         num_shuffles = {
             "shuffle-per-block": self.num_blocks,
@@ -118,12 +123,14 @@ class BlockCyclicSampler(Sampler[list[int]]):
             generator = np.random.default_rng(stream_key(self.seed, "random samples", epoch, step))
             size = min(self.batch_size, self.num_samples)
             return torch.from_numpy(generator.choice(self.num_samples, size, replace=False))
-        if self.samples == "everything":
-            j, t = divmod(step, self.batches_per_pass)
-        else:
-            t, j = divmod(step, self.num_blocks)
+        t, j = self._outer_and_inner(step)
         shuffle = shuffles[j % len(shuffles)]
         return shuffle[t * self.batch_size : (t + 1) * self.batch_size]
+
+    def _outer_and_inner(self, step: int) -> tuple[int, int]:
+        if self.samples == "everything":
+            return step % self.batches_per_pass, step // self.batches_per_pass
+        return divmod(step, self.num_blocks)
 
     def _setup(self) -> dict[str, Any]:
         names = ("num_samples", "batch_size", "num_blocks", "seed", "samples", "one_pass")

@@ -137,8 +137,24 @@ class BlockCyclic(Optimizer):
         shares = self._shares()
         with given_gradients((p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None):
             STEPS[self.mask](self.base, shares)
-        self._position.advance(self.steps_per_epoch)
+        self.advance()
         return loss
+
+    def advance(self) -> None:
+        """Go to the next inner step without making this one."""
+        self._position.advance(self.steps_per_epoch)
+
+    def cut(self) -> Cut:
+        """This epoch's blocks, drawn when first asked for and again if other parameters are trainable by now."""
+        trainable = self._trainable()
+        cut = self._cut
+        if cut is None or cut.epoch != self.epoch or list(map(id, cut.parameters)) != list(map(id, trainable)):
+            shapes = [p.shape for p in trainable]
+            drawn = draw_blocks(shapes, self.num_blocks, granularity=self.granularity, seed=self.seed, epoch=self.epoch)
+            present = [torch.bincount(labels.flatten()).nonzero().flatten().tolist() for labels in drawn]
+            labels = [laid_out_as(p, labels) for p, labels in zip(trainable, drawn, strict=True)]
+            self._cut = cut = Cut(self.epoch, trainable, labels, present)
+        return cut
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the current epoch's blocks are drawn anew over all parameters."""
@@ -207,21 +223,9 @@ class BlockCyclic(Optimizer):
         Position().restore(own["epoch"], own["step"])  # refuses what is not a position before anything is changed
         return own
 
-    def _current_cut(self) -> Cut:
-        """This epoch's blocks, drawn when first asked for and again if other parameters are trainable by now."""
-        trainable = self._trainable()
-        cut = self._cut
-        if cut is None or cut.epoch != self.epoch or list(map(id, cut.parameters)) != list(map(id, trainable)):
-            shapes = [p.shape for p in trainable]
-            drawn = draw_blocks(shapes, self.num_blocks, granularity=self.granularity, seed=self.seed, epoch=self.epoch)
-            present = [torch.bincount(labels.flatten()).nonzero().flatten().tolist() for labels in drawn]
-            labels = [laid_out_as(p, labels) for p, labels in zip(trainable, drawn, strict=True)]
-            self._cut = cut = Cut(self.epoch, trainable, labels, present)
-        return cut
-
     def _shares(self) -> list[Share]:
         """Every parameter that is about to step, with what of it is in the active block."""
-        _, parameters, labels, present = self._current_cut()
+        _, parameters, labels, present = self.cut()
         block = self.block
         shares = []
         for p, p_labels, p_present in zip(parameters, labels, present, strict=True):

@@ -1,6 +1,7 @@
 """The trainer's view of data: from memory, or from any torch ``Dataset``."""
 
 from collections.abc import Iterator, Sized
+from itertools import islice
 from typing import Any, cast
 
 import torch
@@ -9,38 +10,60 @@ from torch.utils.data import DataLoader, Dataset
 
 from bcsc.data.feeding import Feeder
 from bcsc.data.shuffles import BlockCyclicSampler
+from bcsc.distributed.division import WHOLE, Division
 from bcsc.errors import InvalidArgumentError
+from bcsc.training.trainer import Batch
 
 TEST_BATCH_SIZE = 500
 
 
 class SampledData:
-    """What both kinds of data share: the sizes, which come from the sampler."""
+    """What both kinds of data share: the sizes, which come from the sampler, and what of it all is this rank's."""
 
-    def __init__(self, sampler: BlockCyclicSampler, batches_per_step: int, num_test_samples: int) -> None:
-        self.sampler = sampler
+    def __init__(
+        self, sampler: BlockCyclicSampler, batches_per_step: int, num_test_samples: int, division: Division
+    ) -> None:
+        self.sampler, self.division = sampler, division
         self.num_samples = sampler.num_samples
         self.num_test_samples = num_test_samples
         self.batches_per_epoch = len(sampler)
         self.batches_per_step = batches_per_step
         self.samples_per_epoch = sampler.samples_per_epoch
 
+    def _index_batches(self, epoch: int, start: int) -> Iterator[tuple[int, Tensor]]:
+        """The number and the samples of every whole mini-batch that this rank has a part in."""
+        numbers = self.division.batches(start, self.batches_per_epoch)
+        batches = islice(self.sampler.index_batches(epoch, numbers.start), 0, None, numbers.step)
+        return zip(numbers, batches, strict=True)
+
+    def _as_batch(self, images: Tensor, labels: Tensor, num_samples: int) -> Batch:
+        return Batch(images, labels, self.division.num_counted(num_samples), num_samples)
+
 
 class FeederData(SampledData):
     """Batches gathered from feeders in memory."""
 
-    def __init__(self, train: Feeder, test: Feeder, sampler: BlockCyclicSampler, batches_per_step: int) -> None:
-        super().__init__(sampler, batches_per_step, len(test))
+    def __init__(
+        self,
+        train: Feeder,
+        test: Feeder,
+        sampler: BlockCyclicSampler,
+        batches_per_step: int,
+        division: Division = WHOLE,
+    ) -> None:
+        super().__init__(sampler, batches_per_step, len(test), division)
         self._train, self._test = train, test
 
-    def training_batches(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def training_batches(self, epoch: int, start: int) -> Iterator[Batch]:
         """The batches of ``epoch`` from number ``start`` on."""
-        for step, indices in enumerate(self.sampler.index_batches(epoch, start), start=start):
-            yield self._train.batch(indices, epoch, step)
+        for step, indices in self._index_batches(epoch, start):
+            images, labels = self._train.batch(indices, epoch, step, self.division.part(len(indices)))
+            yield self._as_batch(images, labels, len(indices))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The test set in order."""
-        return (self._test.batch(indices) for indices in torch.split(torch.arange(len(self._test)), TEST_BATCH_SIZE))
+        """This rank's batches of the test set."""
+        batches = torch.split(torch.arange(len(self._test)), TEST_BATCH_SIZE)
+        return (self._test.batch(indices) for indices in batches[self.division.rank :: self.division.size])
 
 
 class LoaderData(SampledData):
@@ -52,21 +75,27 @@ class LoaderData(SampledData):
         test: Dataset[Any],
         sampler: BlockCyclicSampler,
         batches_per_step: int,
+        *,
         device: torch.device,
+        division: Division = WHOLE,
     ) -> None:
-        super().__init__(sampler, batches_per_step, length_of(test))
+        super().__init__(sampler, batches_per_step, length_of(test), division)
         self._train, self._test, self._device = train, test, device
 
-    def training_batches(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def training_batches(self, epoch: int, start: int) -> Iterator[Batch]:
         """The batches of ``epoch`` from number ``start`` on; a data set that has ``set_epoch`` is told the epoch."""
         if hasattr(self._train, "set_epoch"):
             self._train.set_epoch(epoch)
-        batches = (indices.tolist() for indices in self.sampler.index_batches(epoch, start))
-        return self._on_device(DataLoader(self._train, batch_sampler=batches))
+        parts = (indices[self.division.part(len(indices))].tolist() for _, indices in self._index_batches(epoch, start))
+        loaded = self._on_device(DataLoader(self._train, batch_sampler=parts))
+        for step, (inputs, labels) in zip(self.division.batches(start, self.batches_per_epoch), loaded, strict=True):
+            yield self._as_batch(inputs, labels, self.sampler.batch_size_at(step))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The test set in order."""
-        return self._on_device(DataLoader(self._test, batch_size=TEST_BATCH_SIZE))
+        """This rank's batches of the test set."""
+        batches = torch.split(torch.arange(self.num_test_samples), TEST_BATCH_SIZE)
+        mine = [indices.tolist() for indices in batches[self.division.rank :: self.division.size]]
+        return self._on_device(DataLoader(self._test, batch_sampler=mine))
 
     def _on_device(self, loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
         return ((inputs.to(self._device), labels.to(self._device)) for inputs, labels in loader)

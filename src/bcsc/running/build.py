@@ -16,67 +16,103 @@ from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
 from bcsc.data.outliers import Outliers
 from bcsc.data.shuffles import BlockCyclicSampler
 from bcsc.data.sources import DataSet, load
+from bcsc.distributed.blocks import BlockParallel
+from bcsc.distributed.collectives import Ranks
+from bcsc.distributed.division import Division
+from bcsc.distributed.exact import sum_before_steps
 from bcsc.errors import BcscError, InvalidArgumentError, check_choice
 from bcsc.methods import METHODS, build_method
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.running.batches import FeederData, LoaderData, length_of
 from bcsc.training.schedule import learning_rate
-from bcsc.training.trainer import Data, LossFunction, Plan, Trainer
+from bcsc.training.trainer import Data, LossFunction, Plan, SteppedOptimizer, Trainer
 
 OPTIMIZERS = {name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()}
 OPTIMIZERS.pop("optimizer", None)
 PAPER_LEARNING_RATE = {"sgd": 0.1, "adagrad": 0.1, "adadelta": 0.1}
 
 
-def build_run(spec: RunSpec, checkpoint_every: int | None = None) -> tuple[Trainer, DataSet]:
+def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tuple[Trainer, DataSet]:
     """The trainer of a run on one of our data sets, and the data set with what was corrupted."""
     device = check_device(spec.device)
     check_choice("method", spec.method, METHODS)
     check_choice("optimizer", spec.optimizer, OPTIMIZERS)
     check_choice("model", spec.model, models.MODELS)
-    dataset = load_data(spec)
+    dataset = load_data(spec, download=ranks.alone)
     source = dataset.source
     image_size = source.size if spec.model == "lenet4" else 32
-    network = models.build(
+    network: nn.Module = models.build(
         spec.model, source.num_classes, source.channels, image_size=image_size, dropout=spec.dropout, seed=spec.seed
     )
-    network.to(device)
+    network = with_batch_norm_as_asked(spec, network.to(device))
     optimizer, sampler = build_optimizer(spec, network, len(dataset.train_labels))
     data = FeederData(
         training_feeder(dataset, spec.seed, image_size=image_size, device=device),
         evaluation_feeder(dataset, image_size=image_size, device=device),
         sampler,
         METHODS[spec.method].batches_per_step(sampler),
+        division_of(spec, ranks),
     )
-    plan = make_plan(spec, optimizer, F.cross_entropy, checkpoint_every)
-    return Trainer(compiled(spec, network), optimizer, data, plan), dataset
+    plan = make_plan(spec, optimizer, F.cross_entropy, checkpoint_every, ranks)
+    return Trainer(compiled(spec, network), parallel_optimizer(spec, optimizer, ranks), data, plan), dataset
 
 
 def build_own_run(
     spec: RunSpec,
     model: nn.Module,
+    *,
     sets: tuple[Dataset[Any], Dataset[Any]],
     loss_fn: LossFunction,
     checkpoint_every: int | None,
+    ranks: Ranks,
 ) -> Trainer:
     """The trainer of a run of the user's own network on the user's own data."""
     train, test = sets
     device = check_device(spec.device)
-    model.to(device)
+    model = with_batch_norm_as_asked(spec, model.to(device))
     optimizer, sampler = build_optimizer(spec, model, length_of(train))
+    division = division_of(spec, ranks)
     batches_per_step = METHODS[spec.method].batches_per_step(sampler)
     data: Data = (
-        FeederData(train, test, sampler, batches_per_step)
+        FeederData(train, test, sampler, batches_per_step, division)
         if isinstance(train, Feeder) and isinstance(test, Feeder)
-        else LoaderData(train, test, sampler, batches_per_step, device)
+        else LoaderData(train, test, sampler, batches_per_step, device=device, division=division)
     )
-    return Trainer(compiled(spec, model), optimizer, data, make_plan(spec, optimizer, loss_fn, checkpoint_every))
+    plan = make_plan(spec, optimizer, loss_fn, checkpoint_every, ranks)
+    return Trainer(compiled(spec, model), parallel_optimizer(spec, optimizer, ranks), data, plan)
 
 
-def load_data(spec: RunSpec) -> DataSet:
-    """The data set, cut to the subset and corrupted as asked."""
+def division_of(spec: RunSpec, ranks: Ranks) -> Division:
+    """What is this rank's: a part of each mini-batch, or some of the inner steps."""
+    return Division(ranks.rank, ranks.size, by="steps" if spec.parallel == "blocks" else "samples")
+
+
+def parallel_optimizer(spec: RunSpec, optimizer: BlockCyclic, ranks: Ranks) -> SteppedOptimizer:
+    """The optimizer itself where there is one rank, else one that steps together with the other ranks."""
+    if spec.parallel == "blocks":
+        return BlockParallel(optimizer, ranks)
+    if not ranks.alone:
+        sum_before_steps(optimizer, ranks)
+    return optimizer
+
+
+def with_batch_norm_as_asked(spec: RunSpec, model: nn.Module) -> nn.Module:
+    """The network, with BatchNorm over the mini-batches of all ranks if asked."""
+    if not spec.sync_batch_norm:
+        return model
+    if torch.device(spec.device).type == "cpu":
+        raise InvalidArgumentError(
+            "sync_batch_norm needs an accelerator: torch's SyncBatchNorm does not run on the CPU. "
+            "Leave it out, and BatchNorm normalises over each rank's part of the mini-batch."
+        )
+    synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    return synced
+
+
+def load_data(spec: RunSpec, *, download: bool = True) -> DataSet:
+    """The data set, cut to the subset and corrupted as asked; several ranks must not fetch it at once."""
     outliers = None if spec.outliers == "none" else Outliers.parse(spec.outliers)
-    dataset = load(spec.data)
+    dataset = load(spec.data, download=download)
     if spec.subset is not None:
         dataset = dataset.first(spec.subset)
     return dataset if outliers is None else dataset.with_outliers(outliers)
@@ -114,7 +150,9 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     return base
 
 
-def make_plan(spec: RunSpec, optimizer: BlockCyclic, loss_fn: LossFunction, checkpoint_every: int | None) -> Plan:
+def make_plan(
+    spec: RunSpec, optimizer: BlockCyclic, loss_fn: LossFunction, checkpoint_every: int | None, ranks: Ranks
+) -> Plan:
     """How the trainer is to train."""
     start = float(optimizer.param_groups[0]["lr"])
     return Plan(
@@ -125,6 +163,7 @@ def make_plan(spec: RunSpec, optimizer: BlockCyclic, loss_fn: LossFunction, chec
         device=torch.device(spec.device),
         autocast=torch.bfloat16 if spec.precision == "bf16" else None,
         checkpoint_every=checkpoint_every,
+        ranks=ranks,
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from bcsc.version import __version__
 
 
-def describe_origin(device: str) -> dict[str, Any]:
+def describe_origin(device: str, num_ranks: int = 1) -> dict[str, Any]:
     """What a reader needs to judge or repeat a result."""
     return {
         "bcsc": __version__,
@@ -23,6 +23,7 @@ def describe_origin(device: str) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "device": device_name(device),
         "threads": torch.get_num_threads(),
+        "ranks": num_ranks,
         "started": now(),
         "ended": None,
         "resumed": 0,

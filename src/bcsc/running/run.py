@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import Dataset
 
-from bcsc.catalog.spec import RunSpec
+from bcsc.catalog.spec import RunSpec, spec_to_toml
 from bcsc.data.outliers import Corruption
+from bcsc.distributed.agreement import check_agreement
+from bcsc.distributed.processes import process_group
 from bcsc.errors import InvalidArgumentError, StateMismatchError
 from bcsc.running.build import build_own_run, build_run, check_device
 from bcsc.running.events import write_events
@@ -48,12 +50,12 @@ def run(spec: RunSpec, out: Path | str, options: RunOptions | None = None) -> Re
     """Train as ``spec`` says, in the folder ``out``: begin, or continue what is there, or return what is finished."""
     options = options or RunOptions()
     folder = RunFolder(out)
-    finished = None if options.restart else finished_summary(folder, spec)
-    if finished is not None:
-        options.watcher.say(f"{folder.path} is {finished['state']} already; nothing to do.")
-        return Result(folder.rows(), finished)
-    with torch_settings(spec):
-        trainer, dataset = build_run(spec, options.checkpoint_every)
+    with process_group() as ranks, torch_settings(spec):
+        finished = None if options.restart else ranks.from_first(lambda: finished_summary(folder, spec))
+        if finished is not None:
+            options.watcher.say(f"{folder.path} is {finished['state']} already; nothing to do.")
+            return Result(ranks.from_first(folder.rows), finished)
+        trainer, dataset = build_run(spec, options.checkpoint_every, ranks)
         return Recorder(folder, spec, trainer, dataset.corruption, options).run()
 
 
@@ -77,8 +79,15 @@ def train(
         if name in settings:
             raise InvalidArgumentError(f"{name}= has no meaning for a network and data of your own. Leave it out.")
     spec = RunSpec(data=type(train_set).__name__, model=type(model).__name__, **settings)
-    with torch_settings(spec):
-        trainer = build_own_run(spec, model, (train_set, test_set), loss_fn, options.checkpoint_every)
+    with process_group() as ranks, torch_settings(spec):
+        trainer = build_own_run(
+            spec,
+            model,
+            sets=(train_set, test_set),
+            loss_fn=loss_fn,
+            checkpoint_every=options.checkpoint_every,
+            ranks=ranks,
+        )
         return Recorder(RunFolder(out), spec, trainer, None, options).run()
 
 
@@ -90,48 +99,71 @@ def finished_summary(folder: RunFolder, spec: RunSpec) -> dict[str, Any] | None:
 
 
 class Recorder:
-    """Keeps the folder of a run in step with its trainer. The checkpoint leads; all other files follow from it."""
+    """Keeps the folder of a run in step with its trainer. The checkpoint leads; all other files follow from it.
+
+    Where there are several ranks, each has a recorder; the first reads and writes, and tells the others.
+    """
 
     def __init__(
         self, folder: RunFolder, spec: RunSpec, trainer: Trainer, corruption: Corruption | None, options: RunOptions
     ) -> None:
         self.folder, self.spec, self.trainer, self.options = folder, spec, trainer, options
         self.corruption = corruption
+        self.ranks = trainer.ranks
 
     def run(self) -> Result:
         """Train to the end, or until something stops it; the folder says which."""
-        if self.options.restart and (aside := self.folder.set_aside()):
-            self.options.watcher.say(f"The old folder is kept as {aside}.")
-        with self.folder.locked():
-            finished = finished_summary(self.folder, self.spec)
+        self._check_agreement("At the start")
+        with ExitStack() as stack:
+            self.ranks.from_first(lambda: self._take_folder(stack))
+            finished = self.ranks.from_first(lambda: finished_summary(self.folder, self.spec))
+            state = self.ranks.from_first(self._read_checkpoint)
             if finished is not None:
-                self._restore(load_checkpoint(self.folder.path)[0] or {})
+                self._restore(state or {})
                 return Result(self.trainer.rows, finished)
-            self._begin_or_continue()
+            self._begin_or_continue(state)
             try:
                 with stop_asked_by_signal() as stop_asked:
                     self.trainer.run(self._save, stop_asked, self.options.watcher)
             except Interrupted as interruption:
-                self._write_summary("interrupted", str(interruption))
+                self._end("interrupted", str(interruption))
                 raise
             except Diverged as divergence:
-                self._write_summary("diverged", str(divergence))
+                self._end("diverged", str(divergence))
                 raise
-            self._write_summary("finished")
-            return Result(self.trainer.rows, self.folder.summary() or {})
+            return Result(self.trainer.rows, self._end("finished"))
 
-    def _begin_or_continue(self) -> None:
+    def _check_agreement(self, when: str) -> None:
+        optimizer, trainer = self.trainer.optimizer, self.trainer
+        words = [spec_to_toml(self.spec), trainer.epoch, optimizer.inner_step, optimizer.block_at(optimizer.inner_step)]
+        check_agreement(self.ranks, when, words, trainer.model.parameters())
+
+    def _take_folder(self, stack: ExitStack) -> None:
+        if self.options.restart and (aside := self.folder.set_aside()):
+            self.options.watcher.say(f"The old folder is kept as {aside}.")
+        stack.enter_context(self.folder.locked())
+
+    def _read_checkpoint(self) -> dict[str, Any] | None:
         state, complaint = load_checkpoint(self.folder.path)
         if complaint:
             self.options.watcher.say(complaint)
-        self.folder.write_spec(self.spec)
-        origin = describe_origin(self.spec.device)
+        return state
+
+    def _begin_or_continue(self, state: dict[str, Any] | None) -> None:
+        if state is not None:
+            self._restore(state)
+            self._check_agreement("After loading the checkpoint")
+        self.ranks.from_first(lambda: self._write_beginning(resumed=state is not None))
         if state is None:
+            self._save()
+
+    def _write_beginning(self, resumed: bool) -> None:
+        self.folder.write_spec(self.spec)
+        origin = describe_origin(self.spec.device, self.ranks.size)
+        if not resumed:
             self._write_outliers()
             self.folder.write_json(ORIGIN, origin)
-            self._save()
             return
-        self._restore(state)
         before = self.folder.origin() or origin
         self.folder.write_json(ORIGIN, {**origin, "started": before["started"], "resumed": before["resumed"] + 1})
         self.folder.write_rows(self.trainer.rows)
@@ -149,11 +181,27 @@ class Recorder:
             ) from error
 
     def _save(self) -> None:
-        save_checkpoint(self.folder.path, self.trainer.state_dict())
+        self._check_agreement(
+            f"In epoch {self.trainer.epoch + 1}, before inner step {self.trainer.optimizer.inner_step}"
+        )
+        state = self.trainer.state_dict()
+        self.ranks.from_first(lambda: self._write(state))
+
+    def _write(self, state: dict[str, Any]) -> None:
+        save_checkpoint(self.folder.path, state)
         self.folder.write_rows(self.trainer.rows)
         self._write_summary("running")
         if self.options.tensorboard:
             write_events(self.folder.path, self.trainer.rows)
+
+    def _end(self, state: str, message: str | None = None) -> dict[str, Any]:
+        """Write down how the run ended; the summary."""
+
+        def write() -> dict[str, Any]:
+            self._write_summary(state, message)
+            return self.folder.summary() or {}
+
+        return self.ranks.from_first(write)
 
     def _write_summary(self, state: str, message: str | None = None) -> None:
         rows, corruption = self.trainer.rows, self.corruption

@@ -2,20 +2,31 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from bcsc.distributed.collectives import Ranks
+from bcsc.distributed.division import Division
 from bcsc.errors import BcscError
 from bcsc.seeding import stream_key
 from bcsc.training.history import EpochRow, mean_and_deviation, rows_to_plain
+from bcsc.training.rank_state import average_buffers, rank_states, restore_rank_state
 
-Batch = tuple[Tensor, Tensor]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 STEPS_BETWEEN_LOOKS = 64  # the losses are looked at together, as looking waits for the device
+
+
+class Batch(NamedTuple):
+    """This rank's part of a mini-batch: how many of its samples count, and how many the whole mini-batch has."""
+
+    inputs: Tensor
+    labels: Tensor
+    num_counted: int
+    num_samples: int
 
 
 class Diverged(BcscError, ArithmeticError):  # noqa: N818 -- what happened to the run, not a mistake
@@ -29,8 +40,8 @@ class Interrupted(BcscError, RuntimeError):  # noqa: N818 -- likewise
 class SteppedOptimizer(Protocol):
     """What the trainer needs beyond a torch optimizer: to be told the epoch, and to tell where it stands."""
 
-    param_groups: list[dict[str, Any]]
-
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
     @property
     def inner_step(self) -> int: ...
     def block_at(self, inner_step: int) -> int: ...
@@ -42,16 +53,20 @@ class SteppedOptimizer(Protocol):
 
 
 class Data(Protocol):
-    """Batches on the device. A step accumulates the gradients of ``batches_per_step`` training batches."""
+    """Batches on the device. A step accumulates the gradients of ``batches_per_step`` training batches.
+
+    The numbers are those of all ranks together; the batches are this rank's.
+    """
 
     num_samples: int  # in the training set
     num_test_samples: int
     samples_per_epoch: int  # each counted as often as its gradient is computed
     batches_per_epoch: int
     batches_per_step: int
+    division: Division
 
     def training_batches(self, epoch: int, start: int) -> Iterator[Batch]: ...
-    def test_batches(self) -> Iterator[Batch]: ...
+    def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]: ...
 
 
 class Watcher(Protocol):
@@ -74,17 +89,23 @@ class Plan:
     device: torch.device
     autocast: torch.dtype | None = None
     checkpoint_every: int | None = None  # inner steps; every epoch's end is saved anyway
+    ranks: Ranks = field(default_factory=Ranks)
 
 
 class Trainer:
-    """A run in progress. ``state_dict`` holds all that an exact continuation needs, the measurements included."""
+    """A run in progress. ``state_dict`` holds all that an exact continuation needs, the measurements included.
+
+    Where there are several ranks, each has a trainer, and all call its methods together.
+    """
 
     def __init__(self, model: nn.Module, optimizer: SteppedOptimizer, data: Data, plan: Plan) -> None:
         self.model, self.optimizer, self.data, self.plan = model, optimizer, data, plan
+        self.ranks = plan.ranks
         self.rows: list[EpochRow] = []
-        self._losses: list[Tensor] = []
+        self._own_losses: list[Tensor] = []  # of this rank, since they were last merged
+        self._losses: list[Tensor] = []  # of all ranks
         self._num_looked_at = 0
-        self._random_state: dict[str, Tensor] | None = None
+        self._rank_states: list[dict[str, Tensor]] | None = None
         self._began = 0.0
 
     @property
@@ -100,10 +121,10 @@ class Trainer:
             timer = StepTimer()
             for batch in self.data.training_batches(epoch, start):
                 self._learn_from(batch)
-                watcher.after_step(self._losses[-1])
+                watcher.after_step(self._own_losses[-1])
                 if timer.has_timed_enough():
                     watcher.estimate(self._seconds_left(timer.seconds_per_step))
-                if len(self._losses) % self.data.batches_per_step == 0:
+                if len(self._own_losses) % self.data.batches_per_step == 0:
                     self._look_around(save, stop_asked)
             self._refuse_divergence()
             watcher.end_epoch(self._end_epoch())
@@ -111,6 +132,7 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values and tensors only, so that it loads without running code."""
+        self._merge_losses()
         inside_epoch = bool(self._losses)
         return {
             "model": self.model.state_dict(),
@@ -118,7 +140,7 @@ class Trainer:
             "rows": rows_to_plain(self.rows),
             "losses": torch.stack(self._losses).cpu() if inside_epoch else torch.empty(0),
             "seconds": self._seconds() if inside_epoch else 0.0,
-            "random_state": random_state(self.plan.device) if inside_epoch else None,
+            "rank_states": rank_states(self.model, self.ranks, self.plan.device) if inside_epoch else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -128,49 +150,65 @@ class Trainer:
         self.rows = [EpochRow(**row) for row in state["rows"]]
         self._losses = list(state["losses"].to(self.plan.device))
         self._num_looked_at = len(self._losses)
-        self._random_state = state["random_state"]
+        self._rank_states = state["rank_states"]
         self._began = time.perf_counter() - state["seconds"]
 
     def _begin_epoch(self, watcher: Watcher) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = self.plan.learning_rate(self.epoch)
         self.optimizer.set_epoch(self.epoch)
-        if self._random_state is None:
-            torch.manual_seed(stream_key(self.plan.seed, "dropout", self.epoch))
+        torch.manual_seed(self._dropout_key())
+        if self._rank_states is None:
             self._began = time.perf_counter()
         else:
-            set_random_state(self._random_state, self.plan.device)
-            self._random_state = None
+            restore_rank_state(self.model, self._rank_states, self.ranks, self.plan.device)
+            self._rank_states = None
         self.model.train()
         self.optimizer.zero_grad()
-        steps = self.data.batches_per_epoch // self.data.batches_per_step
-        watcher.begin_epoch(self.epoch, self.optimizer.inner_step, steps)
+        steps, at_once = self.data.batches_per_epoch // self.data.batches_per_step, self.data.division.steps_at_once
+        watcher.begin_epoch(self.epoch, self.optimizer.inner_step // at_once, steps // at_once)
+
+    def _dropout_key(self) -> int:
+        """Of the global generator at this place; no two ranks drop the same units."""
+        step, rank = self.optimizer.inner_step, self.ranks.rank
+        position = () if self.ranks.alone and step == 0 else (rank,) if step == 0 else (rank, step)
+        return stream_key(self.plan.seed, "dropout", self.epoch, *position)
 
     def _learn_from(self, batch: Batch) -> None:
-        images, labels = batch
+        inputs, labels, num_counted, num_samples = batch
         with torch.autocast(self.plan.device.type, self.plan.autocast, enabled=self.plan.autocast is not None):
-            loss = self.plan.loss_fn(self.model(images), labels)
-        self._losses.append(loss.detach())
+            loss = self.plan.loss_fn(self.model(inputs), labels)
+        if num_counted != num_samples:  # the other ranks have the rest of the mean
+            loss = loss * (num_counted / num_samples)
+        self._own_losses.append(loss.detach())
         if self.data.batches_per_step > 1:  # the gradient over the whole set, in parts
-            loss = loss * (len(labels) / self.data.num_samples)
+            loss = loss * (num_samples / self.data.num_samples)
         torch.autograd.backward(loss)
-        if len(self._losses) % self.data.batches_per_step == 0:
+        if len(self._own_losses) % self.data.batches_per_step == 0:
             self.optimizer.step()
             self.optimizer.zero_grad()
 
     def _look_around(self, save: Callable[[], None], stop_asked: Callable[[], bool]) -> None:
-        """Between two steps: notice divergence, save, stop."""
-        step, every = self.optimizer.inner_step, self.plan.checkpoint_every
-        stop = stop_asked()
-        must_save = stop or (every is not None and step % every == 0)
-        if must_save or step % STEPS_BETWEEN_LOOKS == 0:
+        """Between two steps: notice divergence, save, stop. All ranks look, and stop, after the same step."""
+        step, every, at_once = self.optimizer.inner_step, self.plan.checkpoint_every, self.data.division.steps_at_once
+        must_save = every is not None and step % every < at_once
+        must_look = must_save or step % STEPS_BETWEEN_LOOKS < at_once
+        stop = (must_look or self.ranks.alone) and self.ranks.any(stop_asked())
+        if must_look or stop:
             self._refuse_divergence()
-        if must_save:
+        if must_save or stop:
             save()
         if stop:
             raise Interrupted(f"Stopped in epoch {self.epoch + 1} after {step} inner steps; all of it is saved.")
 
+    def _merge_losses(self) -> None:
+        """Make the losses of all ranks known to each."""
+        if self._own_losses:
+            self._losses += self.data.division.merged(self.ranks.gather(torch.stack(self._own_losses)))
+            self._own_losses = []
+
     def _refuse_divergence(self) -> None:
+        self._merge_losses()
         unseen = self._losses[self._num_looked_at :]
         finite = torch.stack(unseen).isfinite().tolist() if unseen else []
         if not all(finite):
@@ -186,6 +224,7 @@ class Trainer:
     def _end_epoch(self) -> EpochRow:
         training_seconds = self._seconds()
         train_loss, train_loss_std = mean_and_deviation(self._losses)
+        average_buffers(self.model, self.ranks)
         test_loss, test_accuracy = evaluate(self.model, self.data.test_batches(), self.plan)
         row = EpochRow(
             epoch=self.epoch + 1,
@@ -207,9 +246,10 @@ class Trainer:
 
     def _seconds_left(self, seconds_per_batch: float) -> float:
         """Testing an image costs a third of training on it: forward without backward."""
-        epochs = self.plan.epochs - self.epoch - len(self._losses) / self.data.batches_per_epoch
+        num_batches = self.data.batches_per_epoch / self.data.division.steps_at_once
+        done = self.optimizer.inner_step * self.data.batches_per_step / self.data.batches_per_epoch
         test_share = self.data.num_test_samples / self.data.samples_per_epoch / 3
-        return epochs * self.data.batches_per_epoch * seconds_per_batch * (1 + test_share)
+        return (self.plan.epochs - self.epoch - done) * num_batches * seconds_per_batch * (1 + test_share)
 
 
 class StepTimer:
@@ -234,8 +274,8 @@ class StepTimer:
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, batches: Iterator[Batch], plan: Plan) -> tuple[float, float]:
-    """Mean loss and accuracy in percent."""
+def evaluate(model: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], plan: Plan) -> tuple[float, float]:
+    """Mean loss and accuracy in percent, over the batches of all ranks."""
     model.eval()
     loss = torch.zeros((), dtype=torch.float64)
     correct = num_samples = 0
@@ -245,19 +285,6 @@ def evaluate(model: nn.Module, batches: Iterator[Batch], plan: Plan) -> tuple[fl
             loss += plan.loss_fn(scores, labels).double().cpu() * len(labels)
         correct += int((scores.argmax(1) == labels).sum())
         num_samples += len(labels)
-    return (loss / num_samples).item(), 100 * correct / num_samples
-
-
-def random_state(device: torch.device) -> dict[str, Tensor]:
-    """The state of the global generators, which dropout draws from."""
-    state = {"cpu": torch.get_rng_state()}
-    if device.type != "cpu":
-        state[device.type] = torch.get_device_module(device).get_rng_state(device)
-    return state
-
-
-def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
-    """Put the generators back."""
-    torch.set_rng_state(state["cpu"])
-    if device.type != "cpu":
-        torch.get_device_module(device).set_rng_state(state[device.type], device)
+    totals = torch.tensor([loss.item(), correct, num_samples], dtype=torch.float64)
+    total_loss, all_correct, all_samples = plan.ranks.sum_(totals).tolist()
+    return total_loss / all_samples, 100 * all_correct / all_samples

@@ -1,0 +1,1 @@
+"""More than one process: the same algorithm with each mini-batch split, or several inner steps at once."""

@@ -1,0 +1,58 @@
+"""What a rank does not share with the others: the state of its generators, and BatchNorm's running statistics."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from bcsc.distributed.collectives import Ranks
+from bcsc.distributed.packing import packed, unpack_
+
+
+def float_buffers(model: nn.Module) -> list[Tensor]:
+    """What a network keeps beside its parameters and a rank learns from its own part: BatchNorm's statistics."""
+    return [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+
+
+def average_buffers(model: nn.Module, ranks: Ranks) -> None:
+    """Give every rank the mean of all ranks' buffers."""
+    buffers = float_buffers(model)
+    if buffers and not ranks.alone:
+        unpack_(ranks.sum_(packed(buffers)) / ranks.size, buffers)
+
+
+def rank_states(model: nn.Module, ranks: Ranks, device: torch.device) -> list[dict[str, Tensor]]:
+    """Of every rank what it does not share with the others: its random state and its buffers."""
+    own = random_state(device)
+    if (buffers := float_buffers(model)) and not ranks.alone:
+        own["buffers"] = packed(buffers)
+    gathered = {name: ranks.gather(tensor) for name, tensor in own.items()}
+    return [{name: tensors[rank].cpu() for name, tensors in gathered.items()} for rank in range(ranks.size)]
+
+
+def restore_rank_state(
+    model: nn.Module, states: Sequence[dict[str, Tensor]], ranks: Ranks, device: torch.device
+) -> None:
+    """Give a rank its own back; with another number of ranks than before, the mean buffers and no random state."""
+    same = len(states) == ranks.size
+    if same:
+        set_random_state(states[ranks.rank], device)
+    if "buffers" in states[0]:
+        buffers = [state["buffers"] for state in states]
+        mine = buffers[ranks.rank] if same else torch.stack(buffers).mean(dim=0)
+        unpack_(mine.to(device), float_buffers(model))
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """The state of the global generators, which dropout draws from."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type != "cpu":
+        state[device.type] = torch.get_device_module(device).get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
+    """Put the generators back."""
+    torch.set_rng_state(state["cpu"])
+    if device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(state[device.type], device)
