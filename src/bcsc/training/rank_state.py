@@ -27,7 +27,8 @@ def rank_states(model: nn.Module, ranks: Ranks, device: torch.device) -> list[di
     if (buffers := float_buffers(model)) and not ranks.alone:
         own["buffers"] = packed(buffers)
     gathered = {name: ranks.gather(tensor) for name, tensor in own.items()}
-    return [{name: tensors[rank].cpu() for name, tensors in gathered.items()} for rank in range(ranks.size)]
+    # Copies: torch.set_rng_state crashes on a tensor that is a part of a larger one.
+    return [{name: tensors[rank].cpu().clone() for name, tensors in gathered.items()} for rank in range(ranks.size)]
 
 
 def restore_rank_state(
