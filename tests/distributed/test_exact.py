@@ -47,7 +47,7 @@ def stop_on_one_rank(ranks):
     try:
         run.run(lambda: None, lambda: ranks.rank == 1, SilentWatcher())
     except Exception as error:
-        return type(error).__name__, run.optimizer.inner_step
+        return type(error).__name__, run.optimizer.inner_step, run.state_dict()
     return "ran to the end"
 
 
@@ -81,7 +81,17 @@ def test_batch_norm_ends_alike_on_all_ranks(two_ranks):
 
 @pytest.mark.slow
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(two_ranks):
-    assert [stopped for _, stopped, _ in two_ranks] == [("Interrupted", 5), ("Interrupted", 5)]
+    assert [stopped[:2] for _, stopped, _ in two_ranks] == [("Interrupted", 5), ("Interrupted", 5)]
+
+
+@pytest.mark.slow
+def test_one_process_goes_on_where_two_have_stopped(two_ranks):
+    resumed = trainer(Ranks(), 8, "update")
+    resumed.load_state_dict(two_ranks[0][1][2])
+    resumed.run(lambda: None, lambda: False, SilentWatcher())
+    unbroken = trained(Ranks(), 8, "update")
+    torch.testing.assert_close(weights(resumed), weights(unbroken), rtol=0, atol=1e-10)
+    torch.testing.assert_close(torch.tensor(measurements(resumed)), torch.tensor(measurements(unbroken)))
 
 
 @pytest.mark.slow
