@@ -11,6 +11,7 @@ from bcsc.catalog.spec import RunSpec
 from bcsc.errors import InvalidArgumentError, check_at_least, check_choice
 
 Period = Literal["first_half", "last_half", "all", "final"]
+Axis = Literal["epochs", "gradient_evaluations", "seconds"]
 
 # What the paper's tables average the test accuracy over.
 PERIODS: Mapping[Period, str] = {"first_half": "First half", "last_half": "Last half", "all": "All", "final": "Final"}
@@ -103,6 +104,7 @@ class Experiment:
     recipe: RunSpec = field(default_factory=RunSpec)
     conditions: tuple[Condition, ...] = (Condition(),)
     seeds: tuple[int, ...] = (0, 1, 2)
+    compared_by: Axis = "epochs"  # what curves are first drawn against
     numbers: str | None = None  # the paper's, a file beside this one
     cuts: tuple[str, ...] = ()  # what was left out, in words
 
@@ -311,6 +313,7 @@ _ALL = (
         ),
         blocks=(8,),
         recipe=RunSpec(lr=0.1),
+        compared_by="gradient_evaluations",
     ),
 )
 EXPERIMENTS: Mapping[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

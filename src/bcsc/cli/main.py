@@ -9,7 +9,10 @@ from bcsc.errors import BcscError
 from bcsc.version import __version__
 
 # name -> what it does; bcsc.cli.NAME has add_arguments(parser) and run(arguments) -> exit code
-COMMANDS: Mapping[str, str] = {}
+COMMANDS: Mapping[str, str] = {
+    "reproduce": "run what stands behind a table or figure of the paper, and report on it",
+    "report": "turn run folders into tables, figures, verdicts and one HTML page",
+}
 
 
 def parser() -> argparse.ArgumentParser:

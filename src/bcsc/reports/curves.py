@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from bcsc.catalog.experiments import Axis
 from bcsc.results.record import RunRecord
 
-Axis = Literal["epochs", "gradient_evaluations", "seconds"]
 Quantity = Literal["test_accuracy", "test_loss", "train_loss"]
 
 AXES: Mapping[Axis, str] = {
     "epochs": "epochs",
     "gradient_evaluations": "gradient evaluations",
-    "seconds": "seconds of training",
+    "seconds": "seconds",
 }
 QUANTITIES: Mapping[Quantity, str] = {
     "test_accuracy": "test accuracy (%)",

@@ -5,16 +5,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcsc.catalog.experiments import Cell
-from bcsc.errors import MissingExtraError
-from bcsc.reports.curves import AXES, Axis, Curves, curves_of
+from bcsc.catalog.experiments import Axis, Cell
+from bcsc.reports.curves import AXES, Curves, curves_of
 from bcsc.results.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANEL = (2.7, 2.2)  # inches
+# In inches: a panel with the gap to the next, and the margins of the figure.
+PANEL_WIDTH, PANEL_HEIGHT, GAP = 2.4, 1.7, (0.25, 0.75)
+LEFT, RIGHT, BOTTOM, TOP = 0.6, 0.6, 0.85, 0.85
 COLOURS = {"train_loss": "tab:blue", "test_loss": "tab:red", "test_accuracy": "tab:green"}
 LEGEND = {"train_loss": "training loss and its spread", "test_loss": "test loss", "test_accuracy": "test accuracy"}
 
@@ -28,23 +29,21 @@ def write_figures(study: Study, folder: Path) -> list[Path]:
         for suffix in ("png", "pdf"):
             written.append(folder / f"{study.name}-{axis.replace('_', '-')}.{suffix}")
             figure.savefig(written[-1], dpi=150)
-            figure.set_layout_engine("none")  # it is laid out now, and doing it again is slow
     return written
 
 
 def draw(study: Study, curves: Mapping[Cell, Curves], axis: Axis) -> "Figure":
     """One figure; the panels of a row share their axes, so that they can be compared."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Figures need matplotlib: pip install 'bcsc[report]'.") from error
+    from matplotlib.figure import Figure
 
     rows = [list(cells) for _, cells in groupby(study.runs, key=lambda cell: cell.place)]
     width, height = max(map(len, rows)), len(rows)
-    figure = Figure(figsize=(PANEL[0] * width + 0.6, PANEL[1] * height + 0.9), layout="constrained")
-    panels = figure.subplots(height, width, squeeze=False, sharex="row", sharey="row")
+    figure = Figure(figsize=_size(width, height))
+    panels = figure.subplots(height, width, squeeze=False, sharex="row", sharey="row", gridspec_kw=_margins(figure))
     for cells, line in zip(rows, panels, strict=True):
         right = [panel.twinx() for panel in line]
+        for accuracy in right[1:]:
+            accuracy.sharey(right[0])
         for cell, panel, accuracy in zip(cells, line, right, strict=False):
             panel.set_title(f"{cell.arm}\n{cell.place}", fontsize=8)
             if cell in curves:
@@ -54,6 +53,18 @@ def draw(study: Study, curves: Mapping[Cell, Curves], axis: Axis) -> "Figure":
         panel.set_xlabel(AXES[axis], fontsize=8)
     _finish_figure(figure, study)
     return figure
+
+
+def _size(columns: int, rows: int) -> tuple[float, float]:
+    inner_width = columns * PANEL_WIDTH + (columns - 1) * GAP[0]
+    inner_height = rows * PANEL_HEIGHT + (rows - 1) * GAP[1]
+    return LEFT + inner_width + RIGHT, TOP + inner_height + BOTTOM
+
+
+def _margins(figure: "Figure") -> dict[str, float]:
+    width, height = figure.get_size_inches()
+    edges = {"left": LEFT / width, "right": 1 - RIGHT / width, "bottom": BOTTOM / height, "top": 1 - TOP / height}
+    return {**edges, "wspace": GAP[0] / PANEL_WIDTH, "hspace": GAP[1] / PANEL_HEIGHT}
 
 
 def _draw_panel(losses: "Axes", accuracy: "Axes", curves: Curves, axis: Axis) -> None:
@@ -70,13 +81,17 @@ def _draw_panel(losses: "Axes", accuracy: "Axes", curves: Curves, axis: Axis) ->
 
 
 def _finish_row(losses: "list[Axes]", accuracies: "list[Axes]", axis: Axis) -> None:
-    """A log axis of epochs as in the paper, one range of accuracies, labels at the outer edges only."""
+    """A log axis of epochs as in the paper, labels at the outer edges only."""
+    from matplotlib.ticker import EngFormatter
+
     for panel, right in zip(losses, accuracies, strict=True):
-        right.sharey(accuracies[0])
         right.tick_params(labelsize=7, labelright=right is accuracies[-1], colors=COLOURS["test_accuracy"])
         panel.tick_params(labelsize=7)
         panel.grid(visible=True, alpha=0.25)
-    losses[0].set_xscale("log" if axis == "epochs" else "linear")
+        if axis == "epochs":
+            panel.set_xscale("log")
+        else:
+            panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     losses[0].set_ylabel("loss", fontsize=8)
     accuracies[-1].set_ylabel("accuracy (%)", fontsize=8, color=COLOURS["test_accuracy"])
 
@@ -85,6 +100,7 @@ def _finish_figure(figure: "Figure", study: Study) -> None:
     from matplotlib.lines import Line2D
 
     caption = f"{study.title} ({study.caveat})" if study.caveat else study.title
-    figure.suptitle(caption, fontsize=9, wrap=True)
+    height = figure.get_size_inches()[1]
+    figure.suptitle(caption, fontsize=9, wrap=True, y=1 - 0.12 / height, verticalalignment="top")
     handles = [Line2D([], [], color=COLOURS[name], label=label) for name, label in LEGEND.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="lower center", ncols=3, fontsize=8, frameon=False)

@@ -1,0 +1,51 @@
+"""How long a run would take on this machine, from a few timed steps of its network."""
+
+import time
+from collections.abc import Callable
+from functools import cache
+
+from bcsc.catalog.spec import RunSpec
+
+BATCH_SIZES = (8, 32, 128)  # the next one is tried while a step is quick
+QUICK_SECONDS = 1.0
+EVALUATION_COST = 1 / 3  # of a training step: the forward pass without the backward one
+
+
+def estimate_seconds(spec: RunSpec, seconds_per_image: Callable[[str, str], float] | None = None) -> float:
+    """The time of the training steps and of the evaluations; reading data comes on top, and is small."""
+    from bcsc.data.sources import find_source
+    from bcsc.methods import METHODS
+
+    source, method = find_source(spec.data), METHODS[spec.method]
+    num_samples = min(spec.subset or sum(source.train_counts), sum(source.train_counts))
+    passes = 1 if method.one_pass else method.num_blocks(spec.blocks)
+    images = spec.epochs * (num_samples * passes + EVALUATION_COST * sum(source.test_counts))
+    return images * (seconds_per_image or measure_seconds_per_image)(spec.model, spec.data)
+
+
+@cache
+def measure_seconds_per_image(model: str, data: str) -> float:
+    """The time of a forward and a backward pass per image, in batches as large as can be timed quickly."""
+    import torch
+
+    from bcsc.data.sources import find_source
+    from bcsc.models import build
+
+    source = find_source(data)
+    network = build(model, source.num_classes, source.channels, image_size=source.size, seed=0)
+    for batch_size in BATCH_SIZES:
+        images = torch.zeros(batch_size, source.channels, source.size, source.size)
+        began = time.perf_counter()
+        network(images).sum().backward()
+        seconds = time.perf_counter() - began
+        if seconds > QUICK_SECONDS:
+            break
+    return seconds / batch_size
+
+
+def in_words(seconds: float) -> str:
+    """A duration as a person would say it."""
+    for name, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {name}"
+    return f"{seconds:.0f} s"
