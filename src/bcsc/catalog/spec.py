@@ -104,15 +104,20 @@ def toml_value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def spec_from_toml(text: str, where: str) -> RunSpec:
-    """The RunSpec that a TOML file describes; ``where`` names the file in messages."""
+def settings_from_toml(text: str, where: str) -> dict[str, Any]:
+    """The settings in a TOML file, all of them known ones; ``where`` names the file in messages."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgumentError(f"{where} is not a TOML file: {error}") from error
     for name in values:
         check_choice(f"A setting in {where}", name, [f.name for f in fields(RunSpec)])
-    return RunSpec(**values)
+    return values
+
+
+def spec_from_toml(text: str, where: str) -> RunSpec:
+    """The run that a TOML file describes."""
+    return RunSpec(**settings_from_toml(text, where))
 
 
 def differences(saved: RunSpec, wanted: RunSpec) -> list[str]:

@@ -74,6 +74,13 @@ class BlockCyclicSampler(Sampler[list[int]]):
         return -(-self.num_samples // self.batch_size)
 
     @property
+    def samples_per_epoch(self) -> int:
+        """Samples in all batches of an epoch, each counted as often as it comes."""
+        if self.samples == "random":
+            return len(self) * min(self.batch_size, self.num_samples)
+        return self.num_blocks * self.num_samples
+
+    @property
     def epoch(self) -> int:
         """The epoch whose batches come next."""
         return self._start.epoch
@@ -87,15 +94,15 @@ class BlockCyclicSampler(Sampler[list[int]]):
         self._num_given = self._start.step
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (batch.tolist() for batch in self.index_batches())
-
-    def index_batches(self) -> Iterator[Tensor]:
-        """The batches as index tensors, for loops that gather from tensors."""
-        epoch, start = self._start.epoch, self._start.step
-        shuffles = self._draw_shuffles(epoch)
-        for step in range(start, len(self)):
+        start = self._start.step
+        for step, batch in enumerate(self.index_batches(self.epoch, start), start=start):
             self._num_given = step + 1
-            yield self._batch(shuffles, epoch, step)
+            yield batch.tolist()
+
+    def index_batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        """The batches of ``epoch`` from number ``start`` on, as index tensors for loops that gather from tensors."""
+        shuffles = self._draw_shuffles(epoch)
+        return (self._batch(shuffles, epoch, step) for step in range(start, len(self)))
 
     def _draw_shuffles(self, epoch: int) -> Tensor:
         num_shuffles = {

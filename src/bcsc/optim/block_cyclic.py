@@ -115,9 +115,13 @@ class BlockCyclic(Optimizer):
     @property
     def block(self) -> int:
         """The block that the next step moves: j."""
+        return self.block_at(self.inner_step)
+
+    def block_at(self, inner_step: int) -> int:
+        """The block that an inner step of this epoch moves."""
         if self.order == "cyclic":
-            return self.inner_step % self.num_blocks
-        return stream_key(self.seed, "active block", self.epoch, self.inner_step) % self.num_blocks
+            return inner_step % self.num_blocks
+        return stream_key(self.seed, "active block", self.epoch, inner_step) % self.num_blocks
 
     def set_epoch(self, epoch: int) -> None:
         """Begin ``epoch`` with fresh blocks; right after ``load_state_dict`` its own epoch goes on from there."""

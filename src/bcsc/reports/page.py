@@ -172,7 +172,7 @@ def _controls(study: Study) -> str:
 
 def _radios(name: str, legend: str, options: Mapping[Any, str], checked: str) -> str:
     labels = "".join(
-        f'<label><input type="radio" name="{name}" value="{value}"{" checked" if value == checked else ""}>{title}</label>'
+        f'<label><input type="radio" name="{name}" value="{value}"{" checked" * (value == checked)}>{title}</label>'
         for value, title in options.items()
     )
     return f"<fieldset><legend>{legend}</legend>{labels}</fieldset>"

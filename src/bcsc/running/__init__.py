@@ -1,1 +1,1 @@
-"""From what is to be run to runs: where the evidence half meets the library half."""
+"""From a description of a run to its results: the only place where the library meets the evidence."""

@@ -1,7 +1,7 @@
 """Many runs: skip the finished, continue the broken, survive a failure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +50,10 @@ class Job:
 class Engine(Protocol):
     """Where jobs are carried out."""
 
-    def carry_out(self, jobs: Sequence[Job]) -> Iterator[list[tuple[Job, int]]]:
+    def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         """Several times a second, yield the jobs that have ended since, with their exit codes.
 
-        Closing the iterator interrupts what still runs and waits until it can be resumed.
+        Closing the generator interrupts what still runs and waits until it can be resumed.
         """
         ...
 

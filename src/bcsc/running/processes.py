@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from bcsc.errors import check_at_least
 from bcsc.running.campaign import Job
@@ -23,7 +23,7 @@ class LocalProcesses:
         self.num_jobs = check_at_least("jobs", num_jobs, 1)
         self.train = tuple(train)
 
-    def carry_out(self, jobs: Sequence[Job]) -> Iterator[list[tuple[Job, int]]]:
+    def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         waiting = deque(jobs)
         running: list[tuple[Job, subprocess.Popen[bytes]]] = []
         try:

@@ -98,7 +98,8 @@ def test_peeking_at_a_batch_does_not_use_it_up() -> None:
 
 def test_index_batches_are_the_same_batches() -> None:
     sampler = BlockCyclicSampler(11, 4, 2, seed=4)
-    assert [batch.tolist() for batch in sampler.index_batches()] == list(sampler)
+    assert [batch.tolist() for batch in sampler.index_batches(0)] == list(sampler)
+    assert [batch.tolist() for batch in sampler.index_batches(0, start=3)] == list(sampler)[3:]
 
 
 def test_it_drives_a_data_loader_with_workers() -> None:

@@ -1,0 +1,39 @@
+"""``bcsc demo``: a first look in under two minutes, without a network connection."""
+
+import argparse
+from contextlib import nullcontext
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the runs go."""
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo"), metavar="DIR", help="folder of the runs (default: demo)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, then show the table and draw the curves."""
+    from bcsc.running import demo
+    from bcsc.running.run import RunOptions
+    from bcsc.running.run import run as run_spec
+    from bcsc.running.watch import watcher_for
+
+    print("LeNet4 on 1,437 real handwritten digits (UCI), of which 15 % carry a wrong label; tested on 360 clean ones.")
+    results = {}
+    for name, spec in demo.RUNS.items():
+        print(f"\n{name}: {spec.epochs} epochs at rate {spec.lr or 0.1:g}")
+        watcher = watcher_for(spec.epochs)
+        with watcher if hasattr(watcher, "__enter__") else nullcontext():
+            folder = arguments.out / name.lower().replace(", ", "-").replace(" ", "-")
+            results[name] = run_spec(spec, folder, RunOptions(watcher=watcher))
+    picture = arguments.out / "curves.png"
+    demo.draw_curves(results, picture)
+    print(f"\n{demo.aligned(demo.table(results))}\n")
+    print(
+        f"An epoch of BCSC with M = {demo.BLOCKS} blocks computes {demo.BLOCKS} times the gradients of an SGD epoch.\n"
+        f"The last row gives SGD as many gradients, at 1/{demo.BLOCKS} of the rate. "
+        "One seed: a first look, not a result."
+    )
+    print(f"Curves: {picture}   Runs: {arguments.out}")
+    return 0

@@ -1,0 +1,101 @@
+"""``bcsc train``: every setting of a RunSpec is an option; a TOML file gives others, options win."""
+
+import argparse
+import json
+import sys
+from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args
+
+from bcsc.catalog.spec import CHOICES, RunSpec, settings_from_toml
+from bcsc.errors import InvalidArgumentError
+
+DIVERGED, INTERRUPTED = 3, 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One option per setting, and how to carry the run out."""
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the run's folder, made or continued")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings from a TOML file, such as a run's run.toml"
+    )
+    parser.add_argument("--restart", action="store_true", help="begin anew; an old folder is kept aside")
+    parser.add_argument("--checkpoint-every", type=int, metavar="N", help="also save after every N inner steps")
+    parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
+    for f in fields(RunSpec):
+        option = f"--{f.name.replace('_', '-')}"
+        default = "" if f.default in (None, False) or f.name == "optimizer_options" else f" (default {f.default})"
+        text = (f.metadata["help"] + default).replace("%", "%%")
+        if f.type is bool:
+            parser.add_argument(option, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+        elif f.name == "optimizer_options":
+            parser.add_argument(
+                option, nargs="+", type=key_and_value, default=argparse.SUPPRESS, metavar="K=V", help=text
+            )
+        else:
+            kind = number_or_text(f.type)
+            parser.add_argument(
+                option, type=kind, choices=CHOICES.get(f.name), default=argparse.SUPPRESS, metavar=None, help=text
+            )
+
+
+def number_or_text(annotation: Any) -> type:
+    """The type an option's text is converted to."""
+    parts = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    return next((part for part in parts if part in (int, float)), str)
+
+
+def key_and_value(text: str) -> tuple[str, Any]:
+    """``nesterov=true``: the value is read as JSON where it is JSON."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, and say how it went."""
+    spec = RunSpec(**settings(arguments))
+    if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
+        raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
+    from bcsc.running.run import RunOptions
+    from bcsc.running.run import run as run_spec
+    from bcsc.running.watch import watcher_for
+    from bcsc.training.trainer import Diverged, Interrupted
+
+    watcher = watcher_for(spec.epochs)
+    options = RunOptions(arguments.restart, arguments.checkpoint_every, arguments.tensorboard, watcher)
+    with watcher if hasattr(watcher, "__enter__") else nullcontext():
+        try:
+            result = run_spec(spec, arguments.out, options)
+        except Interrupted as interruption:
+            print(f"bcsc: {interruption} The same command goes on from there.", file=sys.stderr)
+            return INTERRUPTED
+        except Diverged as divergence:
+            print(f"bcsc: {divergence}", file=sys.stderr)
+            return DIVERGED
+    if result.summary["state"] == "diverged":
+        print(f"bcsc: this run diverged: {result.summary['message']}", file=sys.stderr)
+        return DIVERGED
+    accuracy = result.summary["test_accuracy"]
+    print(f"test accuracy: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {arguments.out}")
+    return 0
+
+
+def settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The file's settings, overridden by the options that were given."""
+    given = {f.name: getattr(arguments, f.name) for f in fields(RunSpec) if hasattr(arguments, f.name)}
+    if "optimizer_options" in given:
+        given["optimizer_options"] = dict(given["optimizer_options"])
+    if arguments.config is None:
+        return given
+    try:
+        text = arguments.config.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"--config {arguments.config} cannot be read: {error}") from error
+    return {**settings_from_toml(text, str(arguments.config)), **given}

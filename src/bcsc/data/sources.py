@@ -1,0 +1,103 @@
+"""Load a data set from its folder, and corrupt its training part on request."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bcsc.data.arrays import Arrays
+from bcsc.data.fetching import fetch, missing_message
+from bcsc.data.outliers import Corruption, Outliers, Samples, corrupt
+from bcsc.data.registry import SOURCES, Source, find_source
+from bcsc.errors import DataError, InvalidArgumentError
+
+__all__ = ["SOURCES", "DataSet", "Source", "check_content", "data_root", "find_source", "load", "pixel_statistics"]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set in memory: images as uint8 N x C x H x W, labels as int64."""
+
+    source: Source
+    train_images: Tensor
+    train_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+    corruption: Corruption | None = None  # of the training part; the test part is always the true one
+
+    def first(self, num_samples: int) -> "DataSet":
+        """The same data set with the first training samples only, for a quick look."""
+        if not 1 <= num_samples <= len(self.train_labels):
+            raise InvalidArgumentError(
+                f"subset must be from 1 to the {len(self.train_labels)} training samples of {self.source.title}, "
+                f"got {num_samples}."
+            )
+        return replace(self, train_images=self.train_images[:num_samples], train_labels=self.train_labels[:num_samples])
+
+    def with_outliers(self, outliers: Outliers) -> "DataSet":
+        """The same data set with corrupted training data."""
+        confused_with = self.source.confused_with
+        samples = Samples(self.train_images, self.train_labels, self.source.num_classes, confused_with)
+        corruption = corrupt(samples, outliers)
+        return replace(self, train_images=corruption.images, train_labels=corruption.labels, corruption=corruption)
+
+
+def data_root(root: Path | str | None = None) -> Path:
+    """The folder for data: as given, else ``$BCSC_DATA``, else the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(root or os.environ.get("BCSC_DATA") or Path(cache, "bcsc")).expanduser()
+
+
+def load(name: str, root: Path | str | None = None, *, download: bool = True) -> DataSet:
+    """Read a data set, fetching it first where it is absent and ``download`` allows it."""
+    source, folder = find_source(name), data_root(root)
+    if source.missing(folder):
+        if not download:
+            raise DataError(missing_message(source, folder))
+        fetch(source, folder)
+    arrays = source.decode(folder / source.folder)
+    _check_shapes(source, arrays, folder / source.folder)
+    return DataSet(source, *arrays)
+
+
+def check_content(dataset: DataSet) -> None:
+    """Refuse a data set whose classes or pixels are not those of its source; the order of the images is free."""
+    source, digits = dataset.source, 4
+    for part, labels, expected in (
+        ("training", dataset.train_labels, source.train_counts),
+        ("test", dataset.test_labels, source.test_counts),
+    ):
+        counts = tuple(labels.bincount(minlength=source.num_classes).tolist())
+        if counts != expected:
+            raise DataError(f"{source.title} has {expected} {part} images per class, these files have {counts}.")
+    for name, found, known in zip(
+        ("mean", "deviation"), pixel_statistics(dataset.train_images), (source.mean, source.std), strict=True
+    ):
+        rounded = tuple(round(value, digits) for value in found)
+        if rounded != known:
+            raise DataError(f"{source.title} has pixels of {name} {known} per channel, these files have {rounded}.")
+
+
+def _check_shapes(source: Source, arrays: Arrays, folder: Path) -> None:
+    for part, images, counts in (
+        ("training", arrays.train_images, source.train_counts),
+        ("test", arrays.test_images, source.test_counts),
+    ):
+        expected = (sum(counts), source.channels, source.size, source.size)
+        if tuple(images.shape) != expected:
+            raise DataError(
+                f"The {part} images in {folder} have shape {tuple(images.shape)}, those of {source.title} have "
+                f"{expected}. Remove that folder and run: bcsc data get {source.name}"
+            )
+
+
+def pixel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel over all its pixels, scaled to 0..1; exact, from counts of values."""
+    values = torch.arange(256, dtype=torch.float64) / 255
+    shares = torch.stack([images[:, channel].flatten().bincount(minlength=256) for channel in range(images.shape[1])])
+    shares = shares.double() / shares.sum(1, keepdim=True)
+    mean = shares @ values
+    std = ((shares * (values - mean[:, None]) ** 2).sum(1)).sqrt()
+    return tuple(mean.tolist()), tuple(std.tolist())

@@ -1,0 +1,145 @@
+"""A RunSpec becomes objects here and nowhere else."""
+
+import inspect
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import Dataset
+
+from bcsc import models
+from bcsc.catalog.spec import RunSpec
+from bcsc.data.feeding import evaluation_feeder, training_feeder
+from bcsc.data.outliers import Outliers
+from bcsc.data.shuffles import BlockCyclicSampler
+from bcsc.data.sources import DataSet, load
+from bcsc.errors import BcscError, InvalidArgumentError, check_choice
+from bcsc.methods import METHODS, build_method
+from bcsc.optim.block_cyclic import BlockCyclic
+from bcsc.running.batches import FeederData, LoaderData, length_of
+from bcsc.training.schedule import learning_rate
+from bcsc.training.trainer import LossFunction, Plan, Trainer
+
+OPTIMIZERS = {name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()}
+OPTIMIZERS.pop("optimizer", None)
+PAPER_LEARNING_RATE = {"sgd": 0.1, "adagrad": 0.1, "adadelta": 0.1}
+
+
+def build_run(spec: RunSpec, checkpoint_every: int | None = None) -> tuple[Trainer, DataSet]:
+    """The trainer of a run on one of our data sets, and the data set with what was corrupted."""
+    device = check_device(spec.device)
+    check_choice("method", spec.method, METHODS)
+    check_choice("optimizer", spec.optimizer, OPTIMIZERS)
+    check_choice("model", spec.model, models.MODELS)
+    dataset = load_data(spec)
+    source = dataset.source
+    image_size = source.size if spec.model == "lenet4" else 32
+    network = models.build(
+        spec.model, source.num_classes, source.channels, image_size=image_size, dropout=spec.dropout, seed=spec.seed
+    )
+    network.to(device)
+    optimizer, sampler = build_optimizer(spec, network, len(dataset.train_labels))
+    data = FeederData(
+        training_feeder(dataset, spec.seed, image_size=image_size, device=device),
+        evaluation_feeder(dataset, image_size=image_size, device=device),
+        sampler,
+        METHODS[spec.method].batches_per_step(sampler),
+    )
+    plan = make_plan(spec, optimizer, F.cross_entropy, checkpoint_every)
+    return Trainer(compiled(spec, network), optimizer, data, plan), dataset
+
+
+def build_own_run(
+    spec: RunSpec,
+    model: nn.Module,
+    sets: tuple[Dataset[Any], Dataset[Any]],
+    loss_fn: LossFunction,
+    checkpoint_every: int | None,
+) -> Trainer:
+    """The trainer of a run of the user's own network on the user's own data."""
+    train, test = sets
+    device = check_device(spec.device)
+    model.to(device)
+    optimizer, sampler = build_optimizer(spec, model, length_of(train))
+    data = LoaderData(train, test, sampler, METHODS[spec.method].batches_per_step(sampler), device)
+    return Trainer(compiled(spec, model), optimizer, data, make_plan(spec, optimizer, loss_fn, checkpoint_every))
+
+
+def load_data(spec: RunSpec) -> DataSet:
+    """The data set, cut to the subset and corrupted as asked."""
+    outliers = None if spec.outliers == "none" else Outliers.parse(spec.outliers)
+    dataset = load(spec.data)
+    if spec.subset is not None:
+        dataset = dataset.first(spec.subset)
+    return dataset if outliers is None else dataset.with_outliers(outliers)
+
+
+def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[BlockCyclic, BlockCyclicSampler]:
+    """The method's optimizer around the base, and its sampler."""
+    return build_method(
+        spec.method,
+        build_base(spec, model),
+        num_samples=num_samples,
+        batch_size=spec.batch_size,
+        num_blocks=spec.blocks,
+        seed=spec.seed,
+        mask=spec.mask,
+        granularity=spec.granularity,
+    )
+
+
+def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
+    """The torch optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
+    kind = OPTIMIZERS[check_choice("optimizer", spec.optimizer, OPTIMIZERS)]
+    recipe = {"lr": spec.lr if spec.lr is not None else PAPER_LEARNING_RATE.get(spec.optimizer)}
+    recipe |= {"momentum": spec.momentum, "weight_decay": spec.weight_decay}
+    taken = inspect.signature(kind).parameters
+    options = {name: value for name, value in recipe.items() if name in taken and value is not None}
+    try:
+        base: Optimizer = kind(model.parameters(), **{**options, **spec.optimizer_options})
+    except BcscError:
+        raise
+    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise InvalidArgumentError(
+            f"torch.optim.{kind.__name__} refuses { ({**options, **spec.optimizer_options}) }: {error}"
+        ) from error
+    return base
+
+
+def make_plan(spec: RunSpec, optimizer: BlockCyclic, loss_fn: LossFunction, checkpoint_every: int | None) -> Plan:
+    """How the trainer is to train."""
+    start = float(optimizer.param_groups[0]["lr"])
+    return Plan(
+        epochs=spec.epochs,
+        learning_rate=partial(_learning_rate, spec, start),
+        loss_fn=loss_fn,
+        seed=spec.seed,
+        device=torch.device(spec.device),
+        autocast=torch.bfloat16 if spec.precision == "bf16" else None,
+        checkpoint_every=checkpoint_every,
+    )
+
+
+def _learning_rate(spec: RunSpec, start: float, epoch: int) -> float:
+    return learning_rate(spec.schedule, start, epoch, spec.epochs)
+
+
+def compiled(spec: RunSpec, model: nn.Module) -> nn.Module:
+    """The model, compiled in place if asked: the names in its state stay the same."""
+    if spec.compile:
+        model.compile()
+    return model
+
+
+def check_device(name: str) -> torch.device:
+    """The device, if torch can use it here."""
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidArgumentError(f"device {name!r} cannot be used here: {reason} Take --device cpu.") from error
+    return device

@@ -1,0 +1,226 @@
+"""One run, from its description to its folder: begin, continue, interrupt, finish."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import Dataset
+
+from bcsc.catalog.spec import RunSpec
+from bcsc.data.outliers import Corruption
+from bcsc.errors import InvalidArgumentError, StateMismatchError
+from bcsc.running.build import build_own_run, build_run, check_device
+from bcsc.running.events import write_events
+from bcsc.running.folder import ORIGIN, OUTLIERS, SUMMARY, RunFolder
+from bcsc.running.origin import describe_origin, now
+from bcsc.running.watch import SilentWatcher
+from bcsc.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from bcsc.training.history import EpochRow, accuracy_summary
+from bcsc.training.trainer import Diverged, Interrupted, LossFunction, Trainer
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out; nothing here changes what it computes."""
+
+    restart: bool = False
+    checkpoint_every: int | None = None
+    tensorboard: bool = False
+    watcher: SilentWatcher = field(default_factory=SilentWatcher)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out: a row per epoch and the summary, as in the run folder."""
+
+    rows: list[EpochRow]
+    summary: dict[str, Any]
+
+
+def run(spec: RunSpec, out: Path | str, options: RunOptions | None = None) -> Result:
+    """Train as ``spec`` says, in the folder ``out``: begin, or continue what is there, or return what is finished."""
+    options = options or RunOptions()
+    folder = RunFolder(out)
+    finished = None if options.restart else finished_summary(folder, spec)
+    if finished is not None:
+        options.watcher.say(f"{folder.path} is {finished['state']} already; nothing to do.")
+        return Result(folder.rows(), finished)
+    with torch_settings(spec):
+        trainer, dataset = build_run(spec, options.checkpoint_every)
+        return Recorder(folder, spec, trainer, dataset.corruption, options).run()
+
+
+def train(
+    model: nn.Module,
+    train_set: Dataset[Any],
+    test_set: Dataset[Any],
+    *,
+    out: Path | str,
+    loss_fn: LossFunction = F.cross_entropy,
+    options: RunOptions | None = None,
+    **settings: Any,
+) -> Result:
+    """Train any network on any ``Dataset`` of (input, label); ``settings`` are those of ``RunSpec``.
+
+    The folder works as for ``bcsc train``: the same call again continues an interrupted run to the bit, if the data set
+    gives the same samples again. The model is trained in place.
+    """
+    options = options or RunOptions()
+    for name in ("data", "model", "dropout", "outliers", "subset"):
+        if name in settings:
+            raise InvalidArgumentError(f"{name}= has no meaning for a network and data of your own. Leave it out.")
+    spec = RunSpec(data=type(train_set).__name__, model=type(model).__name__, **settings)
+    with torch_settings(spec):
+        trainer = build_own_run(spec, model, (train_set, test_set), loss_fn, options.checkpoint_every)
+        return Recorder(RunFolder(out), spec, trainer, None, options).run()
+
+
+def finished_summary(folder: RunFolder, spec: RunSpec) -> dict[str, Any] | None:
+    """The summary of a run that has come to its end; a folder of another run is refused."""
+    folder.check_same_run(spec)
+    summary = folder.summary()
+    return summary if summary is not None and summary["state"] in ("finished", "diverged") else None
+
+
+class Recorder:
+    """Keeps the folder of a run in step with its trainer. The checkpoint leads; all other files follow from it."""
+
+    def __init__(
+        self, folder: RunFolder, spec: RunSpec, trainer: Trainer, corruption: Corruption | None, options: RunOptions
+    ) -> None:
+        self.folder, self.spec, self.trainer, self.options = folder, spec, trainer, options
+        self.corruption = corruption
+
+    def run(self) -> Result:
+        """Train to the end, or until something stops it; the folder says which."""
+        if self.options.restart and (aside := self.folder.set_aside()):
+            self.options.watcher.say(f"The old folder is kept as {aside}.")
+        with self.folder.locked():
+            finished = finished_summary(self.folder, self.spec)
+            if finished is not None:
+                self._restore(load_checkpoint(self.folder.path)[0] or {})
+                return Result(self.trainer.rows, finished)
+            self._begin_or_continue()
+            try:
+                with stop_asked_by_signal() as stop_asked:
+                    self.trainer.run(self._save, stop_asked, self.options.watcher)
+            except Interrupted as interruption:
+                self._write_summary("interrupted", str(interruption))
+                raise
+            except Diverged as divergence:
+                self._write_summary("diverged", str(divergence))
+                raise
+            self._write_summary("finished")
+            return Result(self.trainer.rows, self.folder.summary() or {})
+
+    def _begin_or_continue(self) -> None:
+        state, complaint = load_checkpoint(self.folder.path)
+        if complaint:
+            self.options.watcher.say(complaint)
+        self.folder.write_spec(self.spec)
+        origin = describe_origin(self.spec.device)
+        if state is None:
+            self._write_outliers()
+            self.folder.write_json(ORIGIN, origin)
+            self._save()
+            return
+        self._restore(state)
+        before = self.folder.origin() or origin
+        self.folder.write_json(ORIGIN, {**origin, "started": before["started"], "resumed": before["resumed"] + 1})
+        self.folder.write_rows(self.trainer.rows)
+        self._write_summary("running")
+        self.options.watcher.say(f"Continuing {self.folder.path} in epoch {self.trainer.epoch + 1}.")
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        try:
+            self.trainer.load_state_dict(state)
+        except (RuntimeError, KeyError, TypeError, StateMismatchError) as error:
+            reason = str(error).splitlines()[0]
+            raise CheckpointError(
+                f"The checkpoint in {self.folder.path} is not of this run ({reason}). "
+                "Take another folder, or --restart to keep this one aside."
+            ) from error
+
+    def _save(self) -> None:
+        save_checkpoint(self.folder.path, self.trainer.state_dict())
+        self.folder.write_rows(self.trainer.rows)
+        self._write_summary("running")
+        if self.options.tensorboard:
+            write_events(self.folder.path, self.trainer.rows)
+
+    def _write_summary(self, state: str, message: str | None = None) -> None:
+        rows, corruption = self.trainer.rows, self.corruption
+        self.folder.write_json(
+            SUMMARY,
+            {
+                "state": state,
+                "epochs": self.spec.epochs,
+                "epochs_done": len(rows),
+                "test_accuracy": accuracy_summary(rows, self.spec.epochs),
+                "gradient_evaluations": rows[-1].gradient_evaluations if rows else 0,
+                "seconds": sum(row.seconds for row in rows),
+                "outliers": outlier_counts(corruption) if corruption else None,
+                "message": message,
+            },
+        )
+        if state != "running":
+            self.folder.write_json(ORIGIN, {**(self.folder.origin() or {}), "ended": now()})
+
+    def _write_outliers(self) -> None:
+        if self.corruption is not None:
+            indices = self.corruption.indices.tolist()
+            self.folder.write_json(OUTLIERS, {**outlier_counts(self.corruption), "indices": indices})
+
+
+def outlier_counts(corruption: Corruption) -> dict[str, Any]:
+    """How much was asked for and how much was done."""
+    return {
+        "requested": corruption.requested,
+        "realised": corruption.realised,
+        "count": len(corruption.indices),
+    }
+
+
+@contextmanager
+def torch_settings(spec: RunSpec) -> Iterator[None]:
+    """Threads, determinism and the global generators, put back afterwards."""
+    device = check_device(spec.device)
+    accelerators = [] if device.type == "cpu" else [device]
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    try:
+        if spec.threads is not None:
+            torch.set_num_threads(spec.threads)
+        torch.use_deterministic_algorithms(spec.deterministic)
+        with torch.random.fork_rng(devices=accelerators):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic)
+
+
+@contextmanager
+def stop_asked_by_signal() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or SIGTERM into a question answered between two steps; the second one acts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked = threading.Event()
+
+    def ask(number: int, _frame: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,128 @@
+"""Who is told how a run goes: nobody, a log, or a person at a terminal."""
+
+import sys
+import time
+from typing import Any
+
+from torch import Tensor
+
+from bcsc.training.history import EpochRow
+
+SECONDS_BETWEEN_UPDATES = 0.1
+SHORT_RUN_SECONDS = 60
+
+
+def duration(seconds: float) -> str:
+    """A time that a person can read: 8 s, 12 min, 3 h 20 min, 2 days 4 h."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes // 1440} days {minutes % 1440 // 60} h"
+
+
+class SilentWatcher:
+    """Says nothing."""
+
+    def begin_epoch(self, epoch: int, step: int, steps: int) -> None:
+        """Nothing to say."""
+
+    def after_step(self, loss: Tensor) -> None:
+        """Nothing to say."""
+
+    def end_epoch(self, row: EpochRow) -> None:
+        """Nothing to say."""
+
+    def estimate(self, seconds: float) -> None:
+        """Nothing to say."""
+
+    def say(self, text: str) -> None:
+        """Nothing to say."""
+
+
+class PlainWatcher(SilentWatcher):
+    """One line per epoch, for pipes and logs."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+        self._estimated = False
+
+    def end_epoch(self, row: EpochRow) -> None:
+        """One line of measurements and the time that is left at this pace."""
+        left = (self.epochs - row.epoch) * row.seconds
+        self.say(
+            f"epoch {row.epoch}/{self.epochs}  rate {row.learning_rate:g}  "
+            f"training loss {row.train_loss:.4f} +- {row.train_loss_std:.4f}  test loss {row.test_loss:.4f}  "
+            f"accuracy {row.test_accuracy:.2f} %  {row.images_per_second:,.0f} images/s  {duration(left)} left"
+        )
+
+    def estimate(self, seconds: float) -> None:
+        """Say once what a long run will take."""
+        if not self._estimated and seconds > SHORT_RUN_SECONDS:
+            self.say(f"This will take about {duration(seconds)}.")
+        self._estimated = True
+
+    def say(self, text: str) -> None:
+        """A line on standard output, at once."""
+        print(text, flush=True)
+
+
+class LiveWatcher(PlainWatcher):
+    """Progress bars for the epoch and the run, and the lines of the log above them."""
+
+    def __init__(self, epochs: int) -> None:
+        super().__init__(epochs)
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn()
+        )
+        self._run = self._progress.add_task("run", total=epochs, note="")
+        self._epoch = self._progress.add_task("epoch", note="")
+        self._step, self._steps = 0, 1
+        self._epochs_done = 0
+        self._updated = 0.0
+
+    def __enter__(self) -> "LiveWatcher":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def begin_epoch(self, epoch: int, step: int, steps: int) -> None:
+        """Start the epoch's bar over."""
+        self._step, self._steps, self._epochs_done = step, steps, epoch
+        self._progress.reset(self._epoch, total=steps, completed=step, description=f"epoch {epoch + 1}")
+
+    def after_step(self, loss: Tensor) -> None:
+        """Move the bars, a few times a second."""
+        self._step += 1
+        if time.monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
+            self._updated = time.monotonic()
+            done = self._epochs_done + self._step / self._steps
+            self._progress.update(self._epoch, completed=self._step, note=f"loss {loss.item():.3f}")
+            self._progress.update(self._run, completed=done)
+
+    def end_epoch(self, row: EpochRow) -> None:
+        """The line of the epoch, and its accuracy beside the run's bar."""
+        super().end_epoch(row)
+        note = f"accuracy {row.test_accuracy:.2f} %  {row.images_per_second:,.0f} images/s"
+        self._progress.update(self._run, completed=row.epoch, note=note)
+
+    def say(self, text: str) -> None:
+        """A line above the bars."""
+        self._progress.console.print(text, highlight=False, markup=False)
+
+
+def watcher_for(epochs: int) -> Any:
+    """Bars at a terminal where rich is installed, else plain lines."""
+    if sys.stdout.isatty():
+        try:
+            return LiveWatcher(epochs)
+        except ImportError:
+            return PlainWatcher(epochs)
+    return PlainWatcher(epochs)

@@ -1,0 +1,1 @@
+"""Train a network: built objects in, measurements out. It knows no optimizer, data set or network by name."""

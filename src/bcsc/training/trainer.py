@@ -1,0 +1,263 @@
+"""The order of things: epochs, steps, learning rate, testing, saving. The only loop that trains."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from bcsc.errors import BcscError
+from bcsc.seeding import stream_key
+from bcsc.training.history import EpochRow, mean_and_deviation, rows_to_plain
+
+Batch = tuple[Tensor, Tensor]
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+
+STEPS_BETWEEN_LOOKS = 64  # the losses are looked at together, as looking waits for the device
+
+
+class Diverged(BcscError, ArithmeticError):  # noqa: N818 -- what happened to the run, not a mistake
+    """The loss is no longer finite."""
+
+
+class Interrupted(BcscError, RuntimeError):  # noqa: N818 -- likewise
+    """The run was asked to stop, and has been saved."""
+
+
+class SteppedOptimizer(Protocol):
+    """What the trainer needs beyond a torch optimizer: to be told the epoch, and to tell where it stands."""
+
+    param_groups: list[dict[str, Any]]
+
+    @property
+    def inner_step(self) -> int: ...
+    def block_at(self, inner_step: int) -> int: ...
+    def set_epoch(self, epoch: int) -> None: ...
+    def step(self) -> Any: ...
+    def zero_grad(self) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+
+class Data(Protocol):
+    """Batches on the device. A step accumulates the gradients of ``batches_per_step`` training batches."""
+
+    num_samples: int  # in the training set
+    num_test_samples: int
+    samples_per_epoch: int  # each counted as often as its gradient is computed
+    batches_per_epoch: int
+    batches_per_step: int
+
+    def training_batches(self, epoch: int, start: int) -> Iterator[Batch]: ...
+    def test_batches(self) -> Iterator[Batch]: ...
+
+
+class Watcher(Protocol):
+    """Who is told how the run goes."""
+
+    def begin_epoch(self, epoch: int, step: int, steps: int) -> None: ...
+    def after_step(self, loss: Tensor) -> None: ...
+    def end_epoch(self, row: EpochRow) -> None: ...
+    def estimate(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How to train: what the objects themselves do not know."""
+
+    epochs: int
+    learning_rate: Callable[[int], float]
+    loss_fn: LossFunction
+    seed: int
+    device: torch.device
+    autocast: torch.dtype | None = None
+    checkpoint_every: int | None = None  # inner steps; every epoch's end is saved anyway
+
+
+class Trainer:
+    """A run in progress. ``state_dict`` holds all that an exact continuation needs, the measurements included."""
+
+    def __init__(self, model: nn.Module, optimizer: SteppedOptimizer, data: Data, plan: Plan) -> None:
+        self.model, self.optimizer, self.data, self.plan = model, optimizer, data, plan
+        self.rows: list[EpochRow] = []
+        self._losses: list[Tensor] = []
+        self._num_looked_at = 0
+        self._random_state: dict[str, Tensor] | None = None
+        self._began = 0.0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way, from 0."""
+        return len(self.rows)
+
+    def run(self, save: Callable[[], None], stop_asked: Callable[[], bool], watcher: Watcher) -> None:
+        """Train until the last epoch is done; ``save`` is called whenever there is something new to keep."""
+        for epoch in range(self.epoch, self.plan.epochs):
+            self._begin_epoch(watcher)
+            start = self.optimizer.inner_step * self.data.batches_per_step
+            timer = StepTimer()
+            for batch in self.data.training_batches(epoch, start):
+                self._learn_from(batch)
+                watcher.after_step(self._losses[-1])
+                if timer.has_timed_enough():
+                    watcher.estimate(self._seconds_left(timer.seconds_per_step))
+                if len(self._losses) % self.data.batches_per_step == 0:
+                    self._look_around(save, stop_asked)
+            self._refuse_divergence()
+            watcher.end_epoch(self._end_epoch())
+            save()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values and tensors only, so that it loads without running code."""
+        inside_epoch = bool(self._losses)
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "rows": rows_to_plain(self.rows),
+            "losses": torch.stack(self._losses).cpu() if inside_epoch else torch.empty(0),
+            "seconds": self._seconds() if inside_epoch else 0.0,
+            "random_state": random_state(self.plan.device) if inside_epoch else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where the state was taken."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.rows = [EpochRow(**row) for row in state["rows"]]
+        self._losses = list(state["losses"].to(self.plan.device))
+        self._num_looked_at = len(self._losses)
+        self._random_state = state["random_state"]
+        self._began = time.perf_counter() - state["seconds"]
+
+    def _begin_epoch(self, watcher: Watcher) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.plan.learning_rate(self.epoch)
+        self.optimizer.set_epoch(self.epoch)
+        if self._random_state is None:
+            torch.manual_seed(stream_key(self.plan.seed, "dropout", self.epoch))
+            self._began = time.perf_counter()
+        else:
+            set_random_state(self._random_state, self.plan.device)
+            self._random_state = None
+        self.model.train()
+        self.optimizer.zero_grad()
+        steps = self.data.batches_per_epoch // self.data.batches_per_step
+        watcher.begin_epoch(self.epoch, self.optimizer.inner_step, steps)
+
+    def _learn_from(self, batch: Batch) -> None:
+        images, labels = batch
+        with torch.autocast(self.plan.device.type, self.plan.autocast, enabled=self.plan.autocast is not None):
+            loss = self.plan.loss_fn(self.model(images), labels)
+        self._losses.append(loss.detach())
+        if self.data.batches_per_step > 1:  # the gradient over the whole set, in parts
+            loss = loss * (len(labels) / self.data.num_samples)
+        torch.autograd.backward(loss)
+        if len(self._losses) % self.data.batches_per_step == 0:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def _look_around(self, save: Callable[[], None], stop_asked: Callable[[], bool]) -> None:
+        """Between two steps: notice divergence, save, stop."""
+        step, every = self.optimizer.inner_step, self.plan.checkpoint_every
+        stop = stop_asked()
+        must_save = stop or (every is not None and step % every == 0)
+        if must_save or step % STEPS_BETWEEN_LOOKS == 0:
+            self._refuse_divergence()
+        if must_save:
+            save()
+        if stop:
+            raise Interrupted(f"Stopped in epoch {self.epoch + 1} after {step} inner steps; all of it is saved.")
+
+    def _refuse_divergence(self) -> None:
+        unseen = self._losses[self._num_looked_at :]
+        finite = torch.stack(unseen).isfinite().tolist() if unseen else []
+        if not all(finite):
+            batch = self._num_looked_at + finite.index(False)
+            step = batch // self.data.batches_per_step
+            raise Diverged(
+                f"The loss is {self._losses[batch].item()} in epoch {self.epoch + 1}, inner step {step}, block "
+                f"{self.optimizer.block_at(step)}, at learning rate {self.plan.learning_rate(self.epoch):g}. "
+                "The last checkpoint is from before. Try a smaller learning rate."
+            )
+        self._num_looked_at = len(self._losses)
+
+    def _end_epoch(self) -> EpochRow:
+        training_seconds = self._seconds()
+        train_loss, train_loss_std = mean_and_deviation(self._losses)
+        test_loss, test_accuracy = evaluate(self.model, self.data.test_batches(), self.plan)
+        row = EpochRow(
+            epoch=self.epoch + 1,
+            learning_rate=self.plan.learning_rate(self.epoch),
+            train_loss=train_loss,
+            train_loss_std=train_loss_std,
+            test_loss=test_loss,
+            test_accuracy=test_accuracy,
+            gradient_evaluations=(self.epoch + 1) * self.data.samples_per_epoch,
+            seconds=self._seconds(),
+            images_per_second=self.data.samples_per_epoch / training_seconds,
+        )
+        self.rows.append(row)
+        self._losses, self._num_looked_at = [], 0
+        return row
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    def _seconds_left(self, seconds_per_batch: float) -> float:
+        """Testing an image costs a third of training on it: forward without backward."""
+        epochs = self.plan.epochs - self.epoch - len(self._losses) / self.data.batches_per_epoch
+        test_share = self.data.num_test_samples / self.data.samples_per_epoch / 3
+        return epochs * self.data.batches_per_epoch * seconds_per_batch * (1 + test_share)
+
+
+class StepTimer:
+    """Times a few steps after some to warm up."""
+
+    WARM_UP, TIMED = 3, 10
+
+    def __init__(self) -> None:
+        self._num_steps = 0
+        self._began = 0.0
+        self.seconds_per_step = 0.0
+
+    def has_timed_enough(self) -> bool:
+        """Count one step; true once, after the last of the timed ones."""
+        self._num_steps += 1
+        if self._num_steps == self.WARM_UP:
+            self._began = time.perf_counter()
+        if self._num_steps != self.WARM_UP + self.TIMED:
+            return False
+        self.seconds_per_step = (time.perf_counter() - self._began) / self.TIMED
+        return True
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, batches: Iterator[Batch], plan: Plan) -> tuple[float, float]:
+    """Mean loss and accuracy in percent."""
+    model.eval()
+    loss = torch.zeros((), dtype=torch.float64)
+    correct = num_samples = 0
+    for images, labels in batches:
+        with torch.autocast(plan.device.type, plan.autocast, enabled=plan.autocast is not None):
+            scores = model(images)
+            loss += plan.loss_fn(scores, labels).double().cpu() * len(labels)
+        correct += int((scores.argmax(1) == labels).sum())
+        num_samples += len(labels)
+    return (loss / num_samples).item(), 100 * correct / num_samples
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """The state of the global generators, which dropout draws from."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type != "cpu":
+        state[device.type] = torch.get_device_module(device).get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
+    """Put the generators back."""
+    torch.set_rng_state(state["cpu"])
+    if device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(state[device.type], device)

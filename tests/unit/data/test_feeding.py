@@ -1,0 +1,191 @@
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
+from bcsc.data.sources import load
+from bcsc.data.transforms import NUM_AUGMENTATIONS, crop_and_flip
+from bcsc.errors import InvalidArgumentError
+from bcsc.seeding import stream
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
+IMAGES = torch.randint(256, (20, 3, 8, 8), generator=stream(0, "test"), dtype=torch.uint8)
+LABELS = torch.arange(20)
+
+
+def normalised(images):
+    """The definition: scale to 0..1, subtract the mean, divide by the deviation, in double precision."""
+    mean, std = (torch.tensor(values, dtype=torch.float64)[:, None, None] for values in (MEAN, STD))
+    return (images.double() / 255 - mean) / std
+
+
+def feeder(**options):
+    return Feeder(IMAGES, LABELS, mean=MEAN, std=STD, **options)
+
+
+def test_batch_without_augmentation_is_the_normalised_images_in_the_asked_order():
+    indices = torch.tensor([3, 0, 3, 19])
+    images, labels = feeder().batch(indices)
+    assert torch.allclose(images.double(), normalised(IMAGES[indices]), rtol=0, atol=1e-5)  # floats of size 10 at most
+    assert images.dtype == torch.float32
+    assert labels.tolist() == [3, 0, 3, 19]
+
+
+def test_every_augmented_image_is_exactly_one_of_the_162_of_its_source():
+    fed = feeder(augment=True, seed=1)
+    images, _ = fed.batch(torch.arange(20), epoch=2, step=3)
+    for index, image in enumerate(images):
+        candidates = crop_and_flip(IMAGES[index].expand(NUM_AUGMENTATIONS, -1, -1, -1), torch.arange(NUM_AUGMENTATIONS))
+        as_fed = Feeder(candidates, torch.zeros(NUM_AUGMENTATIONS), mean=MEAN, std=STD)
+        matches = (as_fed.batch(torch.arange(NUM_AUGMENTATIONS))[0] == image).flatten(1).all(1)
+        assert matches.sum() == 1
+
+
+def test_all_162_augmentations_of_a_source_occur_equally_often():
+    fed, per_cell = feeder(augment=True), 100
+    candidates = crop_and_flip(IMAGES[:1].expand(NUM_AUGMENTATIONS, -1, -1, -1), torch.arange(NUM_AUGMENTATIONS))
+    number = {candidate.numpy().tobytes(): i for i, candidate in enumerate(candidates)}
+    counts = torch.zeros(NUM_AUGMENTATIONS)
+    for step in range(per_cell):
+        for image in fed.pixels(torch.zeros(NUM_AUGMENTATIONS, dtype=torch.int64), epoch=0, step=step):
+            counts[number[image.numpy().tobytes()]] += 1
+    freedom = NUM_AUGMENTATIONS - 1
+    assert abs(((counts - per_cell) ** 2 / per_cell).sum().item() - freedom) < 4 * (2 * freedom) ** 0.5
+
+
+def test_padding_is_black_before_normalisation():
+    white = Feeder(
+        torch.full((64, 3, 8, 8), 255, dtype=torch.uint8), LABELS[:1].repeat(64), mean=MEAN, std=STD, augment=True
+    )
+    images, _ = white.batch(torch.arange(64))
+    black = normalised(torch.zeros(3, 1, 1)).flatten()
+    for channel in range(3):
+        assert images[:, channel].min().item() == pytest.approx(black[channel].item(), abs=1e-6)
+
+
+def test_a_resumed_epoch_sees_the_same_augmentation():
+    indices = torch.arange(20)
+    assert torch.equal(
+        feeder(augment=True, seed=5).batch(indices, epoch=7, step=9)[0],
+        feeder(augment=True, seed=5).batch(indices, epoch=7, step=9)[0],
+    )
+
+
+@pytest.mark.parametrize("other", [{"epoch": 1}, {"step": 1}])
+def test_epochs_and_steps_are_augmented_differently(other):
+    fed, indices = feeder(augment=True), torch.arange(20)
+    assert not torch.equal(fed.batch(indices)[0], fed.batch(indices, **other)[0])
+
+
+def test_seeds_are_augmented_differently():
+    indices = torch.arange(20)
+    assert not torch.equal(feeder(augment=True).batch(indices)[0], feeder(augment=True, seed=1).batch(indices)[0])
+
+
+def test_feeding_leaves_the_global_random_state_alone():
+    before = torch.get_rng_state()
+    feeder(augment=True).batch(torch.arange(20))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_images_are_not_copied():
+    assert feeder(augment=True).images.data_ptr() == IMAGES.data_ptr()
+
+
+def test_smaller_images_are_padded_on_request():
+    images, _ = feeder(image_size=12).batch(torch.arange(20))
+    assert torch.equal(images[..., 2:10, 2:10], feeder().batch(torch.arange(20))[0])
+    assert images.shape[-2:] == (12, 12)
+
+
+def test_works_as_an_ordinary_dataset():
+    fed = feeder()
+    batches = list(DataLoader(fed, batch_size=8))
+    assert torch.equal(torch.cat([images for images, _ in batches]), fed.batch(torch.arange(20))[0])
+    assert torch.cat([labels for _, labels in batches]).tolist() == LABELS.tolist()
+    assert isinstance(fed[0][1], int)
+    assert fed[-1][1] == 19
+    with pytest.raises(IndexError, match="out of range"):
+        fed[20]
+
+
+def test_a_dataset_repeats_an_epoch_and_varies_between_epochs():
+    fed = feeder(augment=True)
+
+    def epoch(number):
+        fed.set_epoch(number)
+        return torch.stack([image for image, _ in fed])
+
+    first = epoch(0)
+    assert not torch.equal(epoch(1), first)
+    assert torch.equal(epoch(0), first)
+
+
+def test_training_is_augmented_and_evaluation_never(real):
+    dataset = real("cifar10")
+    assert training_feeder(dataset, seed=0).augment
+    test = evaluation_feeder(dataset)
+    assert not test.augment
+    assert test.images is dataset.test_images
+    assert not training_feeder(load("digits"), seed=0).augment
+
+
+def test_whole_training_set_is_fed_with_mean_0_and_deviation_1():
+    images, _ = training_feeder(load("digits"), seed=0).batch(torch.arange(1437))
+    assert images.mean().item() == pytest.approx(0, abs=1e-3)  # the constants have four digits
+    assert images.std().item() == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels"),
+    [(IMAGES.float(), LABELS), (IMAGES[0], LABELS[:3]), (IMAGES, LABELS[:-1])],
+)
+def test_wrong_images_are_refused(images, labels):
+    with pytest.raises(InvalidArgumentError, match="images must be uint8 of shape N x C x H x W with N labels, got"):
+        Feeder(images, labels, mean=MEAN, std=STD)
+
+
+def test_images_are_never_cut_to_a_smaller_size():
+    with pytest.raises(InvalidArgumentError, match="image_size must be at least 8, got 7"):
+        feeder(image_size=7)
+
+
+FEED_TWO_EPOCHS = r"""
+import re, torch
+from pathlib import Path
+from bcsc.data.feeding import Feeder, training_feeder
+from bcsc.data.sources import load
+from bcsc.seeding import stream
+
+def peak():
+    # not getrusage, which counts what the parent process held before this one was started
+    return int(re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+black = torch.zeros(128, 3, 32, 32, dtype=torch.uint8)
+Feeder(black, torch.zeros(128), mean=[0] * 3, std=[1] * 3, augment=True).batch(torch.arange(128))
+before = peak()
+dataset = load("cifar10", download=False)
+feeder = training_feeder(dataset, seed=0)
+for epoch in range(2):
+    shuffles = [torch.randperm(50_000, generator=stream(0, "shuffle", epoch, block)) for block in range(8)]
+    for step in range(391):
+        for block, shuffle in enumerate(shuffles):
+            images, labels = feeder.batch(shuffle[step * 128 : step * 128 + 128], epoch, step * 8 + block)
+print(peak() - before, 2 * dataset.train_images.nbytes + images.nbytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_two_epochs_in_eight_blocks_hold_peak_memory_under_twice_the_raw_set_and_a_batch(real):
+    real("cifar10")
+    done = subprocess.run(
+        [sys.executable, "-c", FEED_TWO_EPOCHS], env=os.environ, capture_output=True, text=True, check=True
+    )
+    used, allowed = map(int, done.stdout.split())
+    both_parts = 60_000 * 3 * 32 * 32
+    assert both_parts < used < allowed

@@ -1,0 +1,135 @@
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from bcsc.data.outliers import Outliers, Samples, corrupt
+from bcsc.errors import DataError, InvalidArgumentError
+
+CLEAN = np.arange(50) % 10
+WORSE = np.where(np.arange(50) % 5 == 0, (CLEAN + 3) % 10, CLEAN)
+SAMPLES = Samples(torch.zeros(50, 1, 2, 2, dtype=torch.uint8), torch.from_numpy(CLEAN), 10, {})
+
+
+def human(path, column="worse_label"):
+    return corrupt(SAMPLES, Outliers.parse(f"human:{path}:{column}"))
+
+
+def save(path, columns, zipped=True):
+    torch.save(columns, path, _use_new_zipfile_serialization=zipped)
+    return path
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+def test_the_chosen_column_becomes_the_labels(tmp_path, zipped, dtype):
+    columns = {
+        "clean_label": CLEAN.astype(dtype),
+        "worse_label": WORSE.astype(dtype),
+        "aggre_label": CLEAN.astype(dtype),
+    }
+    result = human(save(tmp_path / "human.pt", columns, zipped))
+    assert result.labels.tolist() == WORSE.tolist()
+    assert result.indices.tolist() == list(range(0, 50, 5))
+    assert result.requested is None
+    assert result.realised == 0.2
+    assert len(human(tmp_path / "human.pt", "aggre_label").indices) == 0
+
+
+def test_coarse_columns_are_compared_with_the_coarse_clean_one(tmp_path):
+    columns = {"clean_label": CLEAN + 40, "clean_coarse_label": CLEAN, "noisy_coarse_label": WORSE}
+    assert human(save(tmp_path / "human.pt", columns), "noisy_coarse_label").labels.tolist() == WORSE.tolist()
+
+
+def test_a_file_for_another_order_is_refused(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN[::-1].copy(), "worse_label": WORSE})
+    with pytest.raises(DataError, match=r"'clean_label' .* is not equal to the training labels"):
+        human(path)
+
+
+def test_a_column_of_another_length_is_refused(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE[:-1].copy()})
+    with pytest.raises(DataError, match="'worse_label' has 49 labels, expected 50"):
+        human(path)
+
+
+def test_an_unknown_column_is_refused_with_the_known_ones(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE})
+    with pytest.raises(InvalidArgumentError, match="must be one of clean_label, worse_label, got 'worst_label'"):
+        human(path, "worst_label")
+
+
+def test_labels_that_are_no_class_are_refused(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE + 1})
+    with pytest.raises(DataError, match=r"label 10 at position .* is not one of the 10 classes"):
+        human(path)
+
+
+@pytest.mark.parametrize("column", [list(range(50)), "text", CLEAN.reshape(5, 10).copy()])
+def test_columns_that_are_not_arrays_of_integers_are_refused(tmp_path, column):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": column})
+    with pytest.raises(DataError, match="'worse_label' must be one array of whole numbers"):
+        human(path)
+
+
+def test_floats_are_refused(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE.astype(np.float32)})
+    with pytest.raises(DataError, match="only integers are read"):
+        human(path)
+
+
+class Hostile:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_hostile_torch_file_is_refused_and_did_not_run(tmp_path, zipped):
+    trace = tmp_path / "it-ran"
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": Hostile(trace)}, zipped)
+    with pytest.raises(DataError, match=r"It asks for \w+\.mkdir"):
+        human(path)
+    assert not trace.exists()
+    torch.load(path, weights_only=False)
+    assert trace.exists()  # the file was hostile indeed
+
+
+def test_tensors_are_refused_without_reading_their_storage(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": torch.zeros(3), "worse_label": torch.zeros(3)})
+    with pytest.raises(DataError, match=r"It asks for torch\._utils\._rebuild_tensor_v2"):
+        human(path)
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(DataError, match="There is no file"):
+        human(tmp_path / "absent.pt")
+    (tmp_path / "text.pt").write_text("clean_label")
+    with pytest.raises(DataError, match="damaged or cut short"):
+        human(tmp_path / "text.pt")
+    (tmp_path / "list.pt").write_bytes(pickle.dumps(1) * 3 + pickle.dumps([1]))
+    with pytest.raises(DataError, match="holds a list, expected a dictionary"):
+        human(tmp_path / "list.pt")
+    np.savez(tmp_path / "arrays.npz", clean_label=CLEAN)
+    with pytest.raises(DataError, match=r"is a zip file, but not one that torch\.save wrote"):
+        human(tmp_path / "arrays.npz")
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE}, zipped=False)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(DataError, match="damaged or cut short"):
+        human(path)
+
+
+def test_a_damaged_zip_file_is_refused(tmp_path):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE})
+    whole = path.read_bytes()
+    start = whole.rindex(b"PK\x01\x02")  # of an entry in the directory at the end
+    path.write_bytes(whole[:start] + b"XXXX" + whole[start + 4 :])
+    with pytest.raises(DataError, match="is a damaged zip file"):
+        human(path)

@@ -1,0 +1,63 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bcsc.data.transforms import NUM_AUGMENTATIONS, crop_and_flip, draw_augmentations, pad_to
+from bcsc.seeding import stream
+
+sizes = st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(1, 9), st.integers(1, 9))
+
+
+def crop_and_flip_slowly(image, augmentation):
+    """The definition, pixel by pixel."""
+    flip, top, left = augmentation // 81, augmentation // 9 % 9, augmentation % 9
+    channels, height, width = image.shape
+    result = torch.zeros_like(image)
+    for channel in range(channels):
+        for row in range(height):
+            for column in range(width):
+                y, x = row + top - 4, column + left - 4
+                if 0 <= y < height and 0 <= x < width:
+                    result[channel, row, column] = image[channel, y, width - 1 - x if flip else x]
+    return result
+
+
+@given(sizes, st.integers(0, 2**32), st.data())
+def test_every_crop_and_flip_equals_its_definition(size, seed, data):
+    images = torch.randint(256, size, generator=stream(seed, "test"), dtype=torch.uint8)
+    drawn = data.draw(st.lists(st.integers(0, NUM_AUGMENTATIONS - 1), min_size=size[0], max_size=size[0]))
+    expected = torch.stack([crop_and_flip_slowly(i, a) for i, a in zip(images, drawn, strict=True)])
+    assert torch.equal(crop_and_flip(images, torch.tensor(drawn)), expected)
+
+
+def test_the_162_augmentations_of_an_image_are_all_different():
+    image = torch.randint(256, (1, 3, 8, 8), generator=stream(0, "test"), dtype=torch.uint8)
+    results = crop_and_flip(image.expand(NUM_AUGMENTATIONS, -1, -1, -1), torch.arange(NUM_AUGMENTATIONS))
+    assert len(results.flatten(1).unique(dim=0)) == NUM_AUGMENTATIONS == 81 * 2
+
+
+def test_all_augmentations_are_equally_likely():
+    per_cell = 1000
+    drawn = draw_augmentations(NUM_AUGMENTATIONS * per_cell, stream(0, "test"))
+    counts = drawn.bincount(minlength=NUM_AUGMENTATIONS)
+    chi_square = ((counts - per_cell) ** 2 / per_cell).sum().item()
+    freedom = NUM_AUGMENTATIONS - 1
+    assert len(counts) == NUM_AUGMENTATIONS
+    assert abs(chi_square - freedom) < 4 * (2 * freedom) ** 0.5  # four standard deviations
+
+
+def test_images_are_not_changed():
+    images = torch.randint(256, (4, 3, 8, 8), generator=stream(0, "test"), dtype=torch.uint8)
+    before = images.clone()
+    crop_and_flip(images, torch.tensor([0, 80, 81, 161]))
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize(("side", "size", "before"), [(28, 32, 2), (27, 32, 2), (32, 32, 0)])
+def test_padding_centres_the_image_in_black(side, size, before):
+    images = torch.full((2, 1, side, side), 7, dtype=torch.uint8)
+    padded = pad_to(images, size)
+    assert padded.shape == (2, 1, size, size)
+    assert (padded[..., before : before + side, before : before + side] == 7).all()
+    assert padded.sum() == images.sum()
