@@ -63,10 +63,10 @@ def metrics(spec: RunSpec, epoch: int, accuracy: Accuracy) -> dict[str, float]:
 def averages(accuracies: Sequence[float]) -> dict[str, float] | None:
     if not accuracies:
         return None
-    half = max(1, len(accuracies) // 2)
+    half = (len(accuracies) + 1) // 2
     return {
         "first_half": fmean(accuracies[:half]),
-        "last_half": fmean(accuracies[half:] or accuracies),
+        "last_half": fmean(accuracies[half:] or accuracies[-1:]),
         "all": fmean(accuracies),
         "final": accuracies[-1],
         "best": max(accuracies),

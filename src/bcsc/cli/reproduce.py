@@ -50,14 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def list_experiments(experiments: list[Experiment]) -> int:
     """One line each, as soon as its networks are timed."""
-    from bcsc.running.estimate import estimate_seconds, in_words
+    from bcsc.running.estimate import estimate_seconds
+    from bcsc.running.watch import duration
 
-    print(f"{'experiment':<14}{'runs':>5}{'time here':>11}  question", flush=True)
+    print(f"{'experiment':<14}{'runs':>5}{'time here':>16}  question", flush=True)
     for experiment in experiments:
         runs = experiment.runs()
         seconds = sum(estimate_seconds(planned.spec) for planned in runs)
         note = f" ({experiment.note})" if experiment.note else ""
-        print(f"{experiment.name:<14}{len(runs):>5}{in_words(seconds):>11}  {experiment.question}{note}", flush=True)
+        print(f"{experiment.name:<14}{len(runs):>5}{duration(seconds):>16}  {experiment.question}{note}", flush=True)
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from bcsc.catalog.spec import RunSpec, spec_to_toml
 from bcsc.errors import DamagedRunError
 from bcsc.results.store import RUN_FILES, read_run
+from bcsc.running.folder import RunFolder
 from bcsc.running.progress import Board
 
 State = Literal["finished", "diverged", "failed"]
@@ -98,19 +99,12 @@ def state_on_disk(job: Job, board: Board) -> State | None:
     try:
         record = read_run(job.folder)
     except DamagedRunError as error:
-        board.say(f"{error} It is now {move_aside(job.folder).name}, and is run again.")
+        aside = RunFolder(job.folder).set_aside()
+        board.say(f"{error} It is kept as {aside} and run again.")
         return None
     if record.spec != job.spec:
         return None
-    return {"finished": "finished", "diverged": "diverged"}.get(record.summary.state)  # type: ignore[return-value]
-
-
-def move_aside(folder: Path) -> Path:
-    """Rename a folder to the first free of NAME.damaged-1, NAME.damaged-2..."""
-    number = 1
-    while (target := folder.with_name(f"{folder.name}.damaged-{number}")).exists():
-        number += 1
-    return folder.rename(target)
+    return next((state for state in STATE_OF_EXIT.values() if state == record.summary.state), None)
 
 
 def share_done(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> float:
