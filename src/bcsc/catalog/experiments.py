@@ -173,7 +173,11 @@ def cut_down(
         models=tuple(model for model in experiment.models if model in models) if models else experiment.models,
         seeds=tuple(dict.fromkeys(seeds)) if seeds else experiment.seeds,
         blocks=tuple(sorted(set(blocks))) if blocks else experiment.blocks,
-        recipe=replace(experiment.recipe, epochs=epochs or full, subset=subset or experiment.recipe.subset),
+        recipe=replace(
+            experiment.recipe,
+            epochs=full if epochs is None else epochs,
+            subset=experiment.recipe.subset if subset is None else subset,
+        ),
     )
     return replace(small, cuts=(*experiment.cuts, *what_was_cut(experiment, small)))
 

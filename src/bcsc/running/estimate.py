@@ -7,7 +7,7 @@ from functools import cache
 
 from bcsc.catalog.spec import RunSpec
 
-# The steps to time, until enough time is spent. The quickest counts: the first warms up, and others use the machine too.
+# The steps to time, until enough time is spent. The quickest counts: the first warms up, and others use the machine.
 BATCH_SIZES = (8, 8, 32, 128, 128, 128)
 ENOUGH_SECONDS = 2.0
 EVALUATION_COST = 1 / 3  # of a training step: the forward pass without the backward one
