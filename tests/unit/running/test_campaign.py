@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from bcsc.results.store import read_run
 from bcsc.running.campaign import Engine, Job, run_campaign, share_done, summary_of
 from bcsc.running.processes import LocalProcesses
 from bcsc.running.progress import Lines
-from tests import fake_trainer
+from tests.fake_trainer import InThisProcess
 from tests.run_folders import write_run
 
 REPOSITORY = Path(__file__).parents[3]
@@ -33,17 +32,6 @@ def job(root: Path, name: str, **settings: object) -> Job:
     return Job(name, RunSpec(**{"data": "quick", "epochs": 2, **settings}), root)
 
 
-class InThisProcess:
-    """An engine that calls the fake trainer, which is quicker than starting it."""
-
-    def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
-        for planned in jobs:
-            yield [(planned, fake_trainer.main(["--config", str(planned.config), "--out", str(planned.folder)]))]
-
-    def command(self, planned: Job) -> str:
-        return f"train {planned.name}"
-
-
 def campaign(jobs: list[Job], engine: Engine | None = None) -> dict[str, str]:
     """The outcome of every job: its state, and whether it was skipped."""
     outcomes = run_campaign(jobs, engine or InThisProcess(), Lines())
@@ -55,6 +43,7 @@ def starts(root: Path) -> list[str]:
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.slow
 def test_every_run_is_carried_out_and_the_same_again_does_no_work(tmp_path: Path) -> None:
     jobs = [job(tmp_path, name, seed=seed) for seed, name in enumerate("abc")]
     assert campaign(jobs, LocalProcesses(2, FAKE)) == dict.fromkeys("abc", "finished")
@@ -63,6 +52,7 @@ def test_every_run_is_carried_out_and_the_same_again_does_no_work(tmp_path: Path
     assert len(starts(tmp_path)) == 3
 
 
+@pytest.mark.slow
 def test_a_failing_run_stops_no_other_and_is_named_with_the_command_to_retry_it(tmp_path: Path) -> None:
     jobs = [job(tmp_path, "bad", data="failing"), job(tmp_path, "good")]
     engine = LocalProcesses(1, FAKE)
@@ -117,6 +107,7 @@ def test_a_folder_of_another_spec_is_not_taken_for_finished(tmp_path: Path) -> N
     assert starts(tmp_path) == ["a"]
 
 
+@pytest.mark.slow
 def test_the_threads_are_divided_among_the_runs_of_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)))
     campaign([job(tmp_path, "a")], LocalProcesses(3, FAKE))
@@ -140,6 +131,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_reaches_every_run_starts_no_other_and_waits_until_each_has_saved_itself(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", CAMPAIGN, str(tmp_path)], cwd=REPOSITORY)
     running = [tmp_path / "runs" / name / "summary.json" for name in "ab"]
