@@ -70,7 +70,7 @@ def reproduce(name: str, cut: dict[str, Any], out: Path, num_jobs: int) -> int:
     from bcsc.reports.report import require_extras, write_report
     from bcsc.results.study import write_experiment
     from bcsc.running.campaign import Job, run_campaign, summary_of
-    from bcsc.running.processes import LocalProcesses
+    from bcsc.running.processes import LocalProcesses, sigterm_as_ctrl_c
     from bcsc.running.progress import board
 
     require_extras()
@@ -80,7 +80,7 @@ def reproduce(name: str, cut: dict[str, Any], out: Path, num_jobs: int) -> int:
     jobs = [Job(planned.name, planned.spec, out) for planned in experiment.runs()]
     print(f"{experiment.title}: {len(jobs)} runs{', ' + experiment.note if experiment.note else ''}", flush=True)
     try:
-        with board() as shown:
+        with sigterm_as_ctrl_c(), board() as shown:
             outcomes = run_campaign(jobs, engine, shown)
     except KeyboardInterrupt:
         print("bcsc: interrupted; the same command continues where it stopped", file=sys.stderr)

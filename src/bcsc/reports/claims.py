@@ -17,9 +17,8 @@ from bcsc.results.study import Study
 
 State = Literal["holds", "does not hold", "not decided"]
 
-# Two-sided 95 % quantiles of Student's t for 1, 2, 3... degrees of freedom; beyond them the normal one is close.
+# Two-sided 95 % quantiles of Student's t for 1, 2, 3... degrees of freedom; the last is a safe bound for more.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-NORMAL_95 = 1.960
 HARDLY = 1.0  # "hardly falls": by less than this many percentage points
 
 
@@ -39,8 +38,7 @@ class Case:
         degrees = len(self.values) - 1
         if degrees < 1:
             return math.inf
-        quantile = T_95[degrees - 1] if degrees <= len(T_95) else NORMAL_95
-        return quantile * stdev(self.values) / math.sqrt(len(self.values))
+        return T_95[min(degrees, len(T_95)) - 1] * stdev(self.values) / math.sqrt(len(self.values))
 
     @property
     def state(self) -> State:

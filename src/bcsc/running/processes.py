@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from bcsc.errors import check_at_least
 from bcsc.running.campaign import Job
@@ -57,6 +58,16 @@ class LocalProcesses:
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
                 start_new_session=True,
             )
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let a scheduler's request to end do what Ctrl-C does, so that no run is left behind on its own."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def interrupt(processes: Iterable["subprocess.Popen[bytes]"]) -> None:

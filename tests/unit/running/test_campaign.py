@@ -122,23 +122,28 @@ def test_the_number_of_jobs_is_checked() -> None:
 CAMPAIGN = """
 import sys
 from pathlib import Path
-from tests.unit.running.test_campaign import FAKE, LocalProcesses, campaign, job
+from bcsc.running.processes import LocalProcesses, sigterm_as_ctrl_c
+from tests.unit.running.test_campaign import FAKE, campaign, job
 jobs = [job(Path(sys.argv[1]), name, data="slow", epochs=100, seed=seed) for seed, name in enumerate("abc")]
 try:
-    campaign(jobs, LocalProcesses(2, FAKE))
+    with sigterm_as_ctrl_c():
+        campaign(jobs, LocalProcesses(2, FAKE))
 except KeyboardInterrupt:
     sys.exit(130)
 """
 
 
 @pytest.mark.slow
-def test_ctrl_c_reaches_every_run_starts_no_other_and_waits_until_each_has_saved_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_reaches_every_run_starts_no_other_and_waits_until_each_has_saved_itself(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     process = subprocess.Popen([sys.executable, "-c", CAMPAIGN, str(tmp_path)], cwd=REPOSITORY)
     running = [tmp_path / "runs" / name / "summary.json" for name in "ab"]
     deadline = time.monotonic() + 60
     while not all(path.exists() for path in running) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     assert process.wait(timeout=60) == 130
     assert [json.loads(path.read_text())["state"] for path in running] == ["interrupted", "interrupted"]
     assert sorted(starts(tmp_path)) == ["a", "b"]
