@@ -11,7 +11,7 @@ from bcsc.data.arrays import Arrays
 from bcsc.data.fetching import fetch, missing_message
 from bcsc.data.outliers import Corruption, Outliers, Samples, corrupt
 from bcsc.data.registry import SOURCES, Source, find_source
-from bcsc.errors import DataError
+from bcsc.errors import DataError, InvalidArgumentError
 
 __all__ = ["SOURCES", "DataSet", "Source", "check_content", "data_root", "find_source", "load", "pixel_statistics"]
 
@@ -29,6 +29,8 @@ class DataSet:
 
     def with_outliers(self, outliers: Outliers) -> "DataSet":
         """The same data set with corrupted training data."""
+        if self.corruption is not None:
+            raise InvalidArgumentError("This data set has outliers already. Make others from the clean one.")
         confused_with = self.source.confused_with
         samples = Samples(self.train_images, self.train_labels, self.source.num_classes, confused_with)
         corruption = corrupt(samples, outliers)
@@ -55,7 +57,7 @@ def load(name: str, root: Path | str | None = None, *, download: bool = True) ->
 
 def check_content(dataset: DataSet) -> None:
     """Refuse a data set whose classes or pixels are not those of its source; the order of the images is free."""
-    source, digits = dataset.source, 4
+    source, decimals = dataset.source, 4
     for part, labels, expected in (
         ("training", dataset.train_labels, source.train_counts),
         ("test", dataset.test_labels, source.test_counts),
@@ -66,7 +68,7 @@ def check_content(dataset: DataSet) -> None:
     for name, found, known in zip(
         ("mean", "deviation"), pixel_statistics(dataset.train_images), (source.mean, source.std), strict=True
     ):
-        rounded = tuple(round(value, digits) for value in found)
+        rounded = tuple(round(value, decimals) for value in found)
         if rounded != known:
             raise DataError(f"{source.title} has pixels of {name} {known} per channel, these files have {rounded}.")
 
