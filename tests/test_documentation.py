@@ -1,6 +1,7 @@
 """The documentation speaks of what is there."""
 
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -39,3 +40,15 @@ def test_the_snippet_of_the_readme_is_the_quickstart() -> None:
     ):
         assert line in readme
         assert line in quickstart
+
+
+def test_the_records_say_what_the_documentation_says_of_them() -> None:
+    mnist = {
+        name: json.loads((ROOT / "records" / "mnist-4-epochs" / name / "summary.json").read_text())
+        for name in ("sgd", "bcsc4")
+    }
+    final = {name: summary["test_accuracy"]["final"] for name, summary in mnist.items()}
+    assert final["sgd"] > 97.5
+    assert final["bcsc4"] > 98.7
+    text = (ROOT / "records" / "README.md").read_text()
+    assert all(f"{accuracy:.2f} %" in text for accuracy in final.values())
