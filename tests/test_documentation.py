@@ -1,11 +1,15 @@
 """The documentation speaks of what is there."""
 
+import doctest
 import importlib
 import json
 import re
 from pathlib import Path
 
 import pytest
+import torch
+
+from bcsc.optim import block_cyclic
 
 ROOT = Path(__file__).parents[1]
 MAPPED = re.findall(r"`bcsc/([\w/]+)\.py::(\w+)`", (ROOT / "docs" / "paper-map.md").read_text())
@@ -22,6 +26,12 @@ def test_every_test_in_the_paper_map_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / "docs" / "paper-map.md").read_text())
     assert len(named) == len(MAPPED) > 10
     assert all((ROOT / name).exists() for name in named)
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    results = doctest.testmod(block_cyclic, extraglobs={"torch": torch})
+    assert results.attempted > 3
+    assert results.failed == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

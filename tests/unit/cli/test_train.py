@@ -143,6 +143,13 @@ def test_fuzzed_files_give_a_run_or_one_line(tmp_path_factory, capsys, lines: di
     assert error.count("\n") == (0 if code == 0 else 1)
 
 
+def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        f"{sys.executable} -m bcsc train --help | true", shell=True, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in ran.stderr
+
+
 @pytest.mark.slow
 def test_tensorboard_events_are_written(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "bcsc", "train", *QUICK, "--tensorboard", "--out", str(tmp_path)], check=True)
