@@ -46,7 +46,7 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
     choices = list(allowed)
     if isinstance(value, str) and value in choices:
         return value
-    close = difflib.get_close_matches(str(value), choices, n=3)
+    close = difflib.get_close_matches(str(value).lower(), choices, n=3)
     hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint}")
 

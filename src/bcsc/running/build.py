@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from bcsc import models
 from bcsc.catalog.spec import RunSpec
-from bcsc.data.feeding import evaluation_feeder, training_feeder
+from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
 from bcsc.data.outliers import Outliers
 from bcsc.data.shuffles import BlockCyclicSampler
 from bcsc.data.sources import DataSet, load
@@ -21,7 +21,7 @@ from bcsc.methods import METHODS, build_method
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.running.batches import FeederData, LoaderData, length_of
 from bcsc.training.schedule import learning_rate
-from bcsc.training.trainer import LossFunction, Plan, Trainer
+from bcsc.training.trainer import Data, LossFunction, Plan, Trainer
 
 OPTIMIZERS = {name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()}
 OPTIMIZERS.pop("optimizer", None)
@@ -64,7 +64,12 @@ def build_own_run(
     device = check_device(spec.device)
     model.to(device)
     optimizer, sampler = build_optimizer(spec, model, length_of(train))
-    data = LoaderData(train, test, sampler, METHODS[spec.method].batches_per_step(sampler), device)
+    batches_per_step = METHODS[spec.method].batches_per_step(sampler)
+    data: Data = (
+        FeederData(train, test, sampler, batches_per_step)
+        if isinstance(train, Feeder) and isinstance(test, Feeder)
+        else LoaderData(train, test, sampler, batches_per_step, device)
+    )
     return Trainer(compiled(spec, model), optimizer, data, make_plan(spec, optimizer, loss_fn, checkpoint_every))
 
 
