@@ -26,6 +26,10 @@ class DataError(BcscError, ValueError):
     """A data file is missing, damaged or not what it claims to be."""
 
 
+class DamagedRunError(BcscError, ValueError):
+    """A run folder cannot be read."""
+
+
 class MissingExtraError(BcscError, ImportError):
     """An optional dependency is not installed."""
 

@@ -105,7 +105,7 @@ def spec_to_toml(spec: RunSpec) -> str:
 def toml_value(value: object) -> str:
     """A value as TOML writes it: as JSON does, but for tables."""
     if isinstance(value, dict):
-        entries = ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items())
+        entries = ", ".join(f"{toml_value(key)} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {entries} }}" if entries else "{}"
     return json.dumps(value, ensure_ascii=False)
 

@@ -1,7 +1,8 @@
-"""The parser and the exit codes: 0 done, 2 a user's mistake in one line, 130 interrupted."""
+"""The parser and the exit codes: 0 done, 2 a user's mistake in one line, 3 diverged, 130 interrupted, 141 unread."""
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -14,6 +15,8 @@ COMMANDS: Mapping[str, str] = {
     "demo": "a first look: SGD and BCSC on handwritten digits, in under two minutes",
     "train": "train one network, or continue where it stopped",
     "runs": "list runs and how they stand",
+    "reproduce": "run what stands behind a table or figure of the paper, and report on it",
+    "report": "turn run folders into tables, figures, verdicts and one HTML page",
     "models": "list the networks: parameters, multiply-adds per image, source paper",
     "data": "list, fetch, check and look at the data sets",
 }
@@ -51,4 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("bcsc: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read our output has left, as `bcsc runs DIR | head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return code

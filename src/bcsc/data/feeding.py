@@ -27,7 +27,7 @@ class Feeder(Dataset[tuple[Tensor, int]]):
         mean, std: of each channel, for pixels scaled to 0..1.
         augment: crop and flip at random.
         seed: of the augmentation.
-        image_size: pad smaller images with black to this size.
+        image_size: put the images on a black square of this size; the images' own by default.
     """
 
     def __init__(
@@ -47,13 +47,14 @@ class Feeder(Dataset[tuple[Tensor, int]]):
                 f"images must be uint8 of shape N x C x H x W with N labels, "
                 f"got {images.dtype} of shape {tuple(images.shape)} and {len(labels)} labels."
             )
-        if image_size is not None and image_size < max(images.shape[-2:]):
+        self.image_size = max(images.shape[-2:]) if image_size is None else image_size
+        if self.image_size < max(images.shape[-2:]):
             raise InvalidArgumentError(f"image_size must be at least {max(images.shape[-2:])}, got {image_size}.")
         self.images, self.labels = images.to(device), labels.to(device)
         channels = torch.tensor([mean, std], dtype=torch.float64)[..., None, None]
         self._scale = (1 / (255 * channels[1])).float().to(device)
         self._shift = (-channels[0] / channels[1]).float().to(device)
-        self.augment, self.seed, self.image_size, self.epoch = augment, seed, image_size, 0
+        self.augment, self.seed, self.epoch = augment, seed, 0
 
     def __len__(self) -> int:
         return len(self.images)
@@ -77,13 +78,11 @@ class Feeder(Dataset[tuple[Tensor, int]]):
         self.epoch = epoch
 
     def _gather(self, indices: Tensor, part: slice, purpose: str, *position: int) -> Tensor:
-        pixels = self.images.index_select(0, indices[part].to(self.images.device))
-        if self.image_size is not None:
-            pixels = pad_to(pixels, self.image_size)
-        if self.augment:
-            augmentations = draw_augmentations(len(indices), stream(self.seed, purpose, *position))[part]
-            pixels = crop_and_flip(pixels, augmentations.to(pixels.device))
-        return pixels
+        wanted = indices[part].to(self.images.device)
+        if not self.augment:
+            return pad_to(self.images.index_select(0, wanted), self.image_size)
+        augmentations = draw_augmentations(len(indices), stream(self.seed, purpose, *position))[part]
+        return crop_and_flip(self.images, wanted, augmentations, self.image_size)
 
 
 def training_feeder(

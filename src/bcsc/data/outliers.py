@@ -62,18 +62,15 @@ class Outliers:
     def parse(cls, text: str, seed: int = 0) -> "Outliers":
         """``KIND:RATE``, or ``human:FILE:COLUMN``."""
         kind, _, rest = text.partition(":")
+        check_choice("The kind of outliers", kind, [*KINDS, HUMAN])
         if kind == HUMAN:
             file, _, column = rest.rpartition(":")
             return cls(kind, file=file, column=column, seed=seed)
         try:
-            return cls(kind, float(rest), seed=seed)
-        except ValueError as error:
-            if isinstance(error, InvalidArgumentError):
-                raise
-            check_choice("The kind of outliers", kind, [*KINDS, HUMAN])
-            raise InvalidArgumentError(
-                f"Outliers are given as {kind}:RATE, with a rate from 0 to 1, got {text!r}."
-            ) from None
+            rate = float(rest)
+        except ValueError:
+            raise InvalidArgumentError(f"{kind} takes a rate from 0 to 1, as in {kind}:0.15, got {text!r}.") from None
+        return cls(kind, rate, seed=seed)
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.file}:{self.column}" if self.kind == HUMAN else f"{self.kind}:{self.rate}"
@@ -87,8 +84,8 @@ def corrupt(samples: Samples, outliers: Outliers) -> Corruption:
         labels = read_human_labels(path, column, samples.labels, samples.num_classes)
         indices = (labels != samples.labels).nonzero().flatten()
     else:
-        corrupted = KINDS[outliers.kind](samples, outliers.rate, stream(outliers.seed, "outliers"))
-        images, labels, indices = corrupted
+        generator = stream(outliers.seed, "outliers")
+        images, labels, indices = KINDS[outliers.kind](samples, outliers.rate, generator)
     return Corruption(images, labels, indices, outliers.rate, len(indices) / max(1, len(labels)))
 
 

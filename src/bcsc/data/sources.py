@@ -38,6 +38,8 @@ class DataSet:
 
     def with_outliers(self, outliers: Outliers) -> "DataSet":
         """The same data set with corrupted training data."""
+        if self.corruption is not None:
+            raise InvalidArgumentError("This data set has outliers already. Make others from the clean one.")
         confused_with = self.source.confused_with
         samples = Samples(self.train_images, self.train_labels, self.source.num_classes, confused_with)
         corruption = corrupt(samples, outliers)
@@ -64,7 +66,7 @@ def load(name: str, root: Path | str | None = None, *, download: bool = True) ->
 
 def check_content(dataset: DataSet) -> None:
     """Refuse a data set whose classes or pixels are not those of its source; the order of the images is free."""
-    source, digits = dataset.source, 4
+    source, decimals = dataset.source, 4
     for part, labels, expected in (
         ("training", dataset.train_labels, source.train_counts),
         ("test", dataset.test_labels, source.test_counts),
@@ -75,7 +77,7 @@ def check_content(dataset: DataSet) -> None:
     for name, found, known in zip(
         ("mean", "deviation"), pixel_statistics(dataset.train_images), (source.mean, source.std), strict=True
     ):
-        rounded = tuple(round(value, digits) for value in found)
+        rounded = tuple(round(value, decimals) for value in found)
         if rounded != known:
             raise DataError(f"{source.title} has pixels of {name} {known} per channel, these files have {rounded}.")
 

@@ -1,7 +1,5 @@
 """Crop, flip and normalise a whole batch of images at once."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
@@ -16,29 +14,37 @@ def draw_augmentations(num_images: int, generator: Generator) -> Tensor:
     return torch.randint(NUM_AUGMENTATIONS, (num_images,), generator=generator)
 
 
-def crop_and_flip(images: Tensor, augmentations: Tensor) -> Tensor:
-    """Each image flipped or not, padded by 4 black pixels all around and cropped back to its size.
+def crop_and_flip(images: Tensor, indices: Tensor, augmentations: Tensor, size: int) -> Tensor:
+    """The images at ``indices``, each flipped or not, on a black ground with 4 pixels to spare, cropped at random.
 
-    Augmentation ``(flip * 9 + top) * 9 + left`` crops ``top`` rows and ``left`` columns into the padded image.
+    Augmentation ``(flip * 9 + top) * 9 + left`` crops ``size`` x ``size`` pixels, ``top`` rows and ``left`` columns in.
+    The images are gathered with the flipped ones last, flipped in one piece, and put in order by the crop.
     """
-    flip, top, left = augmentations // SHIFTS**2, augmentations // SHIFTS % SHIFTS, augmentations % SHIFTS
-    both_ways = torch.cat([images, images.flip(-1)])
-    chosen = both_ways.index_select(0, torch.arange(len(images), device=images.device) + len(images) * flip)
-    return crop(F.pad(chosen, (PADDING,) * 4), top, left, images.shape[-2:])
+    by_augmentation = augmentations.sort()
+    num_straight = int(torch.searchsorted(by_augmentation.values, SHIFTS**2))
+    pixels = images.index_select(0, indices[by_augmentation.indices.to(indices.device)])
+    side = size + 2 * PADDING
+    ground = pixels.new_zeros(len(pixels), images.shape[1], side, side)
+    top, left = ((side - length) // 2 for length in images.shape[-2:])
+    middle = ground[:, :, top : top + images.shape[-2], left : left + images.shape[-1]]
+    middle[:num_straight] = pixels[:num_straight]
+    middle[num_straight:] = pixels[num_straight:].flip(-1)
+    corner = augmentations % SHIFTS**2
+    starts = torch.add(corner, corner // SHIFTS, alpha=side - SHIFTS)  # top * side + left
+    places = by_augmentation.indices.argsort()
+    return _windows(ground, starts + places * ground[0].numel(), size)
 
 
-def crop(images: Tensor, top: Tensor, left: Tensor, size: Sequence[int]) -> Tensor:
-    """From each image a window of its own, copied in one go.
+def _windows(images: Tensor, starts: Tensor, size: int) -> Tensor:
+    """The window that begins at each of the given pixels, counted through all images, copied in one go.
 
-    A view has a window start at every pixel in memory, overlapping as they may; the wanted ones are then selected as
+    A view has a window begin at every pixel in memory, overlapping as they may; the wanted ones are then selected as
     rows are selected from a matrix, which is several times faster than any indexing by pixel.
     """
-    num_images, channels, height, width = images.shape
-    strides = (1, height * width, width, 1)
-    reach = (channels - 1) * strides[1] + (size[0] - 1) * width + size[1]
-    windows = images.contiguous().as_strided((images.numel() - reach + 1, channels, *size), strides)
-    starts = torch.arange(num_images, device=images.device) * (channels * height * width) + top * width + left
-    return windows.index_select(0, starts)
+    _, channels, height, width = images.shape
+    reach = (channels - 1) * height * width + (size - 1) * width + size
+    windows = images.as_strided((images.numel() - reach + 1, channels, size, size), (1, height * width, width, 1))
+    return windows.index_select(0, starts.to(images.device))
 
 
 def pad_to(images: Tensor, size: int) -> Tensor:

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from bcsc.catalog.spec import RunSpec
-from bcsc.errors import MissingExtraError
 from bcsc.running.run import Result
 
 EPOCHS, BLOCKS = 12, 8
@@ -38,26 +36,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         )
         for row in rows
     )
-
-
-def draw_curves(results: Mapping[str, Result], path: Path) -> None:
-    """Test accuracy by epoch and by gradient evaluations, side by side."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("The picture needs matplotlib: pip install 'bcsc[report]'") from error
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    for axis, quantity, label in (
-        (axes[0], "epoch", "epoch"),
-        (axes[1], "gradient_evaluations", "gradient evaluations"),
-    ):
-        for name, result in results.items():
-            xs = [getattr(row, quantity) for row in result.rows]
-            axis.plot(xs, [row.test_accuracy for row in result.rows], label=name, marker=".")
-        axis.set(xscale="log", xlabel=label)
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("test accuracy (%)")
-    axes[1].legend()
-    figure.suptitle("LeNet4 on UCI digits, 15 % of the training labels wrong")
-    figure.savefig(path, dpi=120)

@@ -14,4 +14,5 @@ def learning_rate(schedule: Schedule, start: float, epoch: int, epochs: int) -> 
         return start
     if schedule == "cosine":
         return start * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-    return start * 0.1 ** ((2 * epoch >= epochs) + (4 * epoch >= 3 * epochs))
+    decades = (2 * epoch >= epochs) + (4 * epoch >= 3 * epochs)
+    return start / (1, 10, 100)[decades]

@@ -4,12 +4,8 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from hypothesis import settings
 
 from bcsc.data.sources import DataSet, data_root, find_source, load
-
-settings.register_profile("unhurried", deadline=None)  # a busy machine is not a broken law
-settings.load_profile("unhurried")
 
 
 @cache

@@ -4,11 +4,12 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
 from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
 from bcsc.data.sources import load
-from bcsc.data.transforms import NUM_AUGMENTATIONS, crop_and_flip
+from bcsc.data.transforms import NUM_AUGMENTATIONS
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
 
@@ -27,6 +28,12 @@ def feeder(**options):
     return Feeder(IMAGES, LABELS, mean=MEAN, std=STD, **options)
 
 
+def all_augmentations(index):
+    """By the definition: all crops of the padded image, then all crops of the flipped one."""
+    padded = F.pad(torch.stack([IMAGES[index], IMAGES[index].flip(-1)]), (4, 4, 4, 4))
+    return padded.unfold(-2, 8, 1).unfold(-2, 8, 1).permute(0, 2, 3, 1, 4, 5).reshape(NUM_AUGMENTATIONS, 3, 8, 8)
+
+
 def test_batch_without_augmentation_is_the_normalised_images_in_the_asked_order():
     indices = torch.tensor([3, 0, 3, 19])
     images, labels = feeder().batch(indices)
@@ -39,7 +46,7 @@ def test_every_augmented_image_is_exactly_one_of_the_162_of_its_source():
     fed = feeder(augment=True, seed=1)
     images, _ = fed.batch(torch.arange(20), epoch=2, step=3)
     for index, image in enumerate(images):
-        candidates = crop_and_flip(IMAGES[index].expand(NUM_AUGMENTATIONS, -1, -1, -1), torch.arange(NUM_AUGMENTATIONS))
+        candidates = all_augmentations(index)
         as_fed = Feeder(candidates, torch.zeros(NUM_AUGMENTATIONS), mean=MEAN, std=STD)
         matches = (as_fed.batch(torch.arange(NUM_AUGMENTATIONS))[0] == image).flatten(1).all(1)
         assert matches.sum() == 1
@@ -47,8 +54,7 @@ def test_every_augmented_image_is_exactly_one_of_the_162_of_its_source():
 
 def test_all_162_augmentations_of_a_source_occur_equally_often():
     fed, per_cell = feeder(augment=True), 100
-    candidates = crop_and_flip(IMAGES[:1].expand(NUM_AUGMENTATIONS, -1, -1, -1), torch.arange(NUM_AUGMENTATIONS))
-    number = {candidate.numpy().tobytes(): i for i, candidate in enumerate(candidates)}
+    number = {candidate.numpy().tobytes(): i for i, candidate in enumerate(all_augmentations(0))}
     counts = torch.zeros(NUM_AUGMENTATIONS)
     for step in range(per_cell):
         for image in fed.pixels(torch.zeros(NUM_AUGMENTATIONS, dtype=torch.int64), epoch=0, step=step):

@@ -176,6 +176,12 @@ def test_test_set_never_changes():
         assert clean.corruption is None
 
 
+def test_outliers_are_not_made_of_outliers():
+    dirty = load("digits").with_outliers(Outliers("symmetric", 0.1))
+    with pytest.raises(InvalidArgumentError, match="has outliers already"):
+        dirty.with_outliers(Outliers("pairflip", 0.1))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_on_real_cifar10(real, kind):
     dataset = real("cifar10").with_outliers(Outliers(kind, 0.15))

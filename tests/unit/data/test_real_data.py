@@ -1,11 +1,14 @@
 """The real files are what everybody knows them to be."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from bcsc.data.cifar import CIFAR100_CLASSES, CIFAR100_COARSE_CLASSES, CIFAR100_SUPERCLASSES
 from bcsc.data.fetching import files_that_differ
-from bcsc.data.sources import SOURCES, check_content, data_root, pixel_statistics
+from bcsc.data.sources import SOURCES, check_content, data_root, load, pixel_statistics
+from bcsc.errors import DataError
 
 REAL = ("digits", "mnist", "cifar10", "cifar100", "cifar100-coarse")  # Fashion-MNIST only where someone has it
 
@@ -43,6 +46,16 @@ def test_normalisation_constants_are_the_statistics_of_all_training_pixels(real,
 @pytest.mark.parametrize("name", [*REAL, "fashion-mnist"])
 def test_content_check_accepts_the_real_files(real, name):
     check_content(real(name))
+
+
+def test_content_check_refuses_other_labels_and_other_pixels():
+    digits = load("digits")
+    mislabelled = replace(digits, test_labels=digits.test_labels.roll(1).clamp(max=8))
+    with pytest.raises(DataError, match=r"has \(35, 36, .*\) test images per class, these files have"):
+        check_content(mislabelled)
+    darker = replace(digits, train_images=digits.train_images // 2)
+    with pytest.raises(DataError, match=r"has pixels of mean \(0\.3054,\) per channel, these files have \(0\.1"):
+        check_content(darker)
 
 
 def test_sizes_are_those_of_the_literature():

@@ -6,34 +6,38 @@ from hypothesis import strategies as st
 from bcsc.data.transforms import NUM_AUGMENTATIONS, crop_and_flip, draw_augmentations, pad_to
 from bcsc.seeding import stream
 
-sizes = st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(1, 9), st.integers(1, 9))
+shapes = st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(1, 9), st.integers(1, 9))
 
 
-def crop_and_flip_slowly(image, augmentation):
+def crop_and_flip_slowly(image, augmentation, size):
     """The definition, pixel by pixel."""
     flip, top, left = augmentation // 81, augmentation // 9 % 9, augmentation % 9
     channels, height, width = image.shape
-    result = torch.zeros_like(image)
+    margins = (size + 8 - height) // 2, (size + 8 - width) // 2
+    result = torch.zeros(channels, size, size, dtype=torch.uint8)
     for channel in range(channels):
-        for row in range(height):
-            for column in range(width):
-                y, x = row + top - 4, column + left - 4
+        for row in range(size):
+            for column in range(size):
+                y, x = row + top - margins[0], column + left - margins[1]
                 if 0 <= y < height and 0 <= x < width:
                     result[channel, row, column] = image[channel, y, width - 1 - x if flip else x]
     return result
 
 
-@given(sizes, st.integers(0, 2**32), st.data())
-def test_every_crop_and_flip_equals_its_definition(size, seed, data):
-    images = torch.randint(256, size, generator=stream(seed, "test"), dtype=torch.uint8)
-    drawn = data.draw(st.lists(st.integers(0, NUM_AUGMENTATIONS - 1), min_size=size[0], max_size=size[0]))
-    expected = torch.stack([crop_and_flip_slowly(i, a) for i, a in zip(images, drawn, strict=True)])
-    assert torch.equal(crop_and_flip(images, torch.tensor(drawn)), expected)
+@given(shapes, st.integers(0, 3), st.data())
+def test_every_crop_and_flip_equals_its_definition(shape, spare, data):
+    images = torch.randint(256, shape, generator=stream(sum(shape), "test"), dtype=torch.uint8)
+    pairs = st.tuples(st.integers(0, shape[0] - 1), st.integers(0, NUM_AUGMENTATIONS - 1))
+    indices, drawn = zip(*data.draw(st.lists(pairs, min_size=1, max_size=6)), strict=True)
+    size = max(shape[-2:]) + spare
+    expected = torch.stack([crop_and_flip_slowly(images[i], a, size) for i, a in zip(indices, drawn, strict=True)])
+    assert torch.equal(crop_and_flip(images, torch.tensor(indices), torch.tensor(drawn), size), expected)
 
 
 def test_the_162_augmentations_of_an_image_are_all_different():
     image = torch.randint(256, (1, 3, 8, 8), generator=stream(0, "test"), dtype=torch.uint8)
-    results = crop_and_flip(image.expand(NUM_AUGMENTATIONS, -1, -1, -1), torch.arange(NUM_AUGMENTATIONS))
+    every = torch.arange(NUM_AUGMENTATIONS)
+    results = crop_and_flip(image, torch.zeros_like(every), every, size=8)
     assert len(results.flatten(1).unique(dim=0)) == NUM_AUGMENTATIONS == 81 * 2
 
 
@@ -50,7 +54,7 @@ def test_all_augmentations_are_equally_likely():
 def test_images_are_not_changed():
     images = torch.randint(256, (4, 3, 8, 8), generator=stream(0, "test"), dtype=torch.uint8)
     before = images.clone()
-    crop_and_flip(images, torch.tensor([0, 80, 81, 161]))
+    crop_and_flip(images, torch.arange(4), torch.tensor([0, 80, 81, 161]), size=8)
     assert torch.equal(images, before)
 
 

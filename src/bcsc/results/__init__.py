@@ -1,0 +1,1 @@
+"""What came out of runs, read from their folders: no torch here."""

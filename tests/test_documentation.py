@@ -1,0 +1,72 @@
+"""The documentation speaks of what is there."""
+
+import doctest
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from bcsc.optim import block_cyclic
+
+ROOT = Path(__file__).parents[1]
+MAPPED = re.findall(r"`bcsc/([\w/]+)\.py::(\w+)`", (ROOT / "docs" / "paper-map.md").read_text())
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize(("module", "symbol"), MAPPED)
+def test_every_symbol_in_the_paper_map_exists(module: str, symbol: str) -> None:
+    name = f"bcsc.{module.replace('/', '.')}".removesuffix(".__init__")
+    assert hasattr(importlib.import_module(name), symbol)
+
+
+def test_every_test_in_the_paper_map_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", (ROOT / "docs" / "paper-map.md").read_text())
+    assert len(named) == len(MAPPED) > 10
+    assert all((ROOT / name).exists() for name in named)
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    results = doctest.testmod(block_cyclic, extraglobs={"torch": torch})
+    assert results.attempted > 3
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
+    assert all((page.parent / link).exists() for link in links)
+
+
+def test_the_snippet_of_the_readme_is_the_quickstart() -> None:
+    readme, quickstart = (ROOT / "README.md").read_text(), (ROOT / "examples" / "quickstart.py").read_text()
+    for line in (
+        "base = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)",
+        "optimizer = bcsc.BlockCyclic(base, num_blocks=8, seed=0)",
+        "batches = bcsc.BlockCyclicSampler(len(dataset), batch_size=128, num_blocks=8, seed=0)",
+        "loader = DataLoader(dataset, batch_sampler=batches)",
+    ):
+        assert line in readme
+        assert line in quickstart
+
+
+def final_accuracies(record: str) -> dict[str, float]:
+    summaries = (ROOT / "records" / record).glob("*/summary.json")
+    return {path.parent.name: json.loads(path.read_text())["test_accuracy"]["final"] for path in summaries}
+
+
+def test_the_records_say_what_the_documentation_says_of_them() -> None:
+    text = (ROOT / "records" / "README.md").read_text()
+    for record in ("mnist-4-epochs", "demo"):
+        assert all(f"{accuracy:.2f} %" in text for accuracy in final_accuracies(record).values())
+    assert all(
+        f"{accuracy:.2f} %" in (ROOT / "README.md").read_text() for accuracy in final_accuracies("demo").values()
+    )
+
+
+def test_mnist_in_four_epochs_is_as_accurate_as_it_should_be() -> None:
+    final = final_accuracies("mnist-4-epochs")
+    assert final["sgd"] > 97.5
+    assert final["bcsc4"] > 98.7

@@ -1,0 +1,125 @@
+"""``bcsc reproduce`` and ``bcsc report``: from nothing to a report, and nothing twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bcsc.cli.main import main
+from bcsc.reports import report
+from bcsc.running import estimate, processes
+from tests.fake_trainer import InThisProcess
+
+SMALL = ("--models", "lenet4", "--epochs", "2", "--seeds", "0", "--blocks", "2")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake trainer, and a report that draws no figures."""
+    monkeypatch.setattr(processes, "LocalProcesses", lambda _num_jobs: InThisProcess())
+    monkeypatch.setattr(report, "write_figures", lambda _study, _folder: [])
+    monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
+    monkeypatch.setattr(report, "require_extras", lambda: None)
+
+
+def test_one_command_goes_from_nothing_to_a_report_and_again_does_no_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["reproduce", "cifar10", *SMALL, "--out", str(tmp_path)]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "Six methods on CIFAR-10: 6 runs, cut down: 2 of 200 epochs" in out
+    assert "6 finished\n" in out
+    assert out.rstrip().endswith(f"report: {tmp_path / 'report' / 'index.html'}")
+    assert "6 of 6" not in (tmp_path / "report" / "cifar10.md").read_text()
+    assert main(command) == 0
+    assert "6 finished before" in capsys.readouterr().out
+    assert len((tmp_path / "runs" / "starts.txt").read_text().splitlines()) == 6
+
+
+def test_more_seeds_go_on_in_the_same_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["reproduce", "cifar10", *SMALL, "--out", str(tmp_path)])
+    assert main(["reproduce", "cifar10", *SMALL, "--seeds", "0,1", "--out", str(tmp_path)]) == 0
+    assert "6 finished before, 6 finished" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["cifar10", "--epochs", "3"], "epochs was 2, is 3"),
+        (["cifar10", "--subset", "9"], "subset was None, is 9"),
+        (["outliers"], "the experiment was cifar10, is outliers"),
+    ],
+)
+def test_a_folder_with_other_runs_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: list[str], message: str
+) -> None:
+    main(["reproduce", "cifar10", *SMALL, "--out", str(tmp_path)])
+    before = json.loads((tmp_path / "experiment.json").read_text())
+    assert main(["reproduce", *change[:1], *SMALL, *change[1:], "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+    assert json.loads((tmp_path / "experiment.json").read_text()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["reproduce"], "Name an experiment, one of blocks, outliers"),
+        (["reproduce", "cifar11"], "The experiment must be one of"),
+        (["reproduce", "cifar10", "--models", "alexnet"], "A network of cifar10 must be one of"),
+        (["reproduce", "cifar10", "--seeds", "a"], "argument --seeds"),
+        (["reproduce", "cifar10", "--seeds", ","], "argument --seeds"),
+        (["report", "no-such-folder"], "no-such-folder is not a folder"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_failed_run_is_exit_code_1_and_the_report_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.fake_trainer.write_run", lambda *_args, **_options: None)
+    monkeypatch.setattr(InThisProcess, "carry_out", lambda _self, jobs: iter_failures(jobs))
+    assert main(["reproduce", "cifar10", *SMALL, "--out", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "6 failed" in out
+    assert "retry: train lenet4-bcsc-m-2-seed-0" in out
+    assert "0 of 6 runs finished" in (tmp_path / "report" / "cifar10.md").read_text()
+
+
+def iter_failures(jobs):
+    yield from ([(job, 2)] for job in jobs)
+
+
+def test_an_interruption_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_self, _jobs):
+        yield []
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(InThisProcess, "carry_out", interrupted)
+    assert main(["reproduce", "cifar10", *SMALL, "--out", str(tmp_path)]) == 130
+    assert "the same command continues where it stopped" in capsys.readouterr().err
+
+
+def test_the_list_shows_every_experiment_with_its_runs_and_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(estimate, "estimate_seconds", lambda _spec: 60.0)
+    assert main(["reproduce", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + 8
+    assert lines[1].split()[:5] == ["blocks", "45", "45", "min", "Does"]
+
+
+def test_report_reads_any_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["reproduce", "cifar10", *SMALL, "--out", str(tmp_path / "deep" / "down")])
+    assert main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(f"report: {tmp_path / 'report' / 'index.html'}\n")
