@@ -1,13 +1,15 @@
 """What can go wrong. Every message says what was given, what was expected and what to do."""
 
 import difflib
-import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, SupportsIndex
+from numbers import Integral
+from typing import Any
 
 
 class BcscError(Exception):
-    """The parent of every error that bcsc raises on purpose."""
+    """The parent of every error that bcsc raises on purpose; on the command line it ends with ``exit_code``."""
+
+    exit_code = 2
 
 
 class InvalidArgumentError(BcscError, ValueError):
@@ -34,11 +36,23 @@ class MissingExtraError(BcscError, ImportError):
     """An optional dependency is not installed."""
 
 
+class Diverged(BcscError, ArithmeticError):  # noqa: N818 -- what happened to the run, not a mistake
+    """The loss is no longer finite."""
+
+    exit_code = 3
+
+
+class Interrupted(BcscError, RuntimeError):  # noqa: N818 -- likewise
+    """The run was asked to stop, and has been saved."""
+
+    exit_code = 130
+
+
 def check_at_least(name: str, value: object, least: int) -> int:
     """``value`` as an integer of at least ``least``; booleans and floats are not integers here."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidArgumentError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return operator.index(value)
+    return int(value)
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:

@@ -22,6 +22,11 @@ class Position:
             self.epoch, self.step = epoch, 0
         self._restored = False
 
+    def begin_again(self) -> None:
+        """Go back to the first inner step of the epoch."""
+        self.step = 0
+        self._restored = False
+
     def restore(self, epoch: int, step: int) -> None:
         """Go to inner step ``step`` of ``epoch``."""
         self.epoch, self.step = check_at_least("epoch", epoch, 0), check_at_least("step", step, 0)

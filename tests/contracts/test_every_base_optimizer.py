@@ -60,7 +60,25 @@ def state_of(optimizer: Optimizer, parameters: list[Parameter]) -> list[dict]:
 
 
 def assert_same_bits(one: object, other: object) -> None:
-    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    """The same structure with the same bits in every tensor."""
+    if isinstance(one, Tensor):
+        assert isinstance(other, Tensor)
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        assert torch.equal(bits_of(one), bits_of(other))
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert_same_bits(one[name], other[name])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for first, second in zip(one, other, strict=True):
+            assert_same_bits(first, second)
+    else:
+        assert one == other
+
+
+def bits_of(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().flatten().view(torch.uint8)
 
 
 def test_the_list_is_complete() -> None:

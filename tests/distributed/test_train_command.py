@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bcsc.cli.train import RANK_LOST
+from bcsc.distributed.collectives import RankLostError
 from bcsc.training.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,7 @@ def test_after_a_rank_is_killed_the_other_ends_and_the_resumed_run_equals_the_un
     died = time.monotonic()
     _, message = processes[1 - killed].communicate(timeout=60)
     assert time.monotonic() - died < 60
-    assert processes[1 - killed].returncode == RANK_LOST
+    assert processes[1 - killed].returncode == RankLostError.exit_code
     assert "has lost touch with another rank" in message
     assert "The same command goes on from there." in message
     processes[killed].communicate()

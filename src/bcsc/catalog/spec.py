@@ -14,6 +14,8 @@ Schedule = Literal["staircase", "constant", "cosine"]
 Precision = Literal["fp32", "bf16"]
 Parallel = Literal["exact", "blocks"]
 
+MOST_THREADS = 1024
+
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "schedule": get_args(Schedule),
     "precision": get_args(Precision),
@@ -77,11 +79,13 @@ class RunSpec:
         ):
             if getattr(self, name) is not None:
                 check_at_least(name, getattr(self, name), least)
-        for name, limit in (("momentum", 1.0), ("dropout", 1.0), ("weight_decay", math.inf), ("lr", math.inf)):
+        if self.threads is not None and self.threads > MOST_THREADS:
+            raise InvalidArgumentError(f"threads must be at most {MOST_THREADS}, got {self.threads}.")
+        for name, limit in (("momentum", 1.0), ("dropout", 1.0), ("weight_decay", 1e30), ("lr", 1e30)):
             value = getattr(self, name)
             if value is not None and not 0 <= value < limit:
-                upper = "" if limit == math.inf else f" and below {limit:g}"
-                raise InvalidArgumentError(f"{name} must be a number of at least 0{upper}, got {value!r}.")
+                raise InvalidArgumentError(f"{name} must be a number of at least 0 and below {limit:g}, got {value!r}.")
+        check_optimizer_options(self.optimizer_options)
         for name, allowed in CHOICES.items():
             check_choice(name, getattr(self, name), allowed)
 
@@ -95,6 +99,21 @@ def check_type(name: str, value: object, annotation: Any) -> None:
     if type(value) not in accepted:
         names = " or ".join(kind.__name__ for kind in accepted if kind is not NoneType)
         raise InvalidArgumentError(f"{name} must be of type {names}, got {value!r}.")
+
+
+def check_optimizer_options(options: Mapping[str, Any]) -> None:
+    """Refuse what a file cannot hold, and what has a setting of its own."""
+    for name in ("lr", "momentum", "weight_decay"):
+        if name in options:
+            raise InvalidArgumentError(f"{name} is a setting of its own: give {name}, not optimizer_options.")
+    for name, value in options.items():
+        values = value if isinstance(value, list) else [value]
+        for item in values:
+            if not isinstance(item, bool | int | float | str) or (isinstance(item, float) and not math.isfinite(item)):
+                raise InvalidArgumentError(
+                    f"The optimizer option {name} must be true, false, a finite number, a text or a list of those, "
+                    f"got {value!r}."
+                )
 
 
 def spec_to_toml(spec: RunSpec) -> str:

@@ -1,7 +1,6 @@
 """``bcsc demo``: a first look in under two minutes, without a network connection."""
 
 import argparse
-from contextlib import nullcontext
 from pathlib import Path
 
 
@@ -10,6 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("demo"), metavar="DIR", help="folder of the runs (default: demo)"
     )
+    parser.add_argument("--restart", action="store_true", help="train anew; old runs are kept aside")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -25,10 +25,9 @@ def run(arguments: argparse.Namespace) -> int:
     results = {}
     for name, spec in demo.RUNS.items():
         print(f"\n{name}: {spec.epochs} epochs at rate {spec.lr or 0.1:g}")
-        watcher = watcher_for(spec.epochs)
-        with watcher if hasattr(watcher, "__enter__") else nullcontext():
+        with watcher_for(spec.epochs) as watcher:
             folder = arguments.out / name.lower().replace(", ", "-").replace(" ", "-")
-            results[name] = run_spec(spec, folder, RunOptions(watcher=watcher))
+            results[name] = run_spec(spec, folder, RunOptions(restart=arguments.restart, watcher=watcher))
     page = write_report(arguments.out)
     print(f"\n{demo.aligned(demo.table(results))}\n")
     print(

@@ -1,7 +1,8 @@
-"""The parser and the exit codes: 0 done, 2 a user's mistake in one line, 3 diverged, 130 interrupted, 141 unread."""
+"""The parser and the exit codes: 0 done, 2 a user's mistake in one line, 3 diverged, 4 a process lost, 130 interrupted."""
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -45,16 +46,22 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without the letters of a path
     try:
         parsed = parser().parse_args(arguments)
         code: int = parsed.run(parsed)
     except BcscError as error:
         print(f"bcsc: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         print("bcsc: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has left, as `bcsc runs DIR | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # a file that cannot be read or written
+        print(f"bcsc: {error}", file=sys.stderr)
+        return BcscError.exit_code
     return code

@@ -38,6 +38,6 @@ def describe(folder: Path) -> tuple[str, str, str, str]:
             state = "interrupted"
         accuracy = summary["test_accuracy"]
         epochs = f"{summary['epochs_done']}/{summary['epochs']}"
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return str(folder), "damaged", "", ""
     return str(folder), state, epochs, f"{accuracy['final']:.2f} %" if accuracy else ""

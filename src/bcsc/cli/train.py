@@ -2,22 +2,20 @@
 
 import argparse
 import json
-import sys
-from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
 
 from bcsc.catalog.spec import CHOICES, RunSpec, settings_from_toml
-from bcsc.errors import InvalidArgumentError
-
-DIVERGED, RANK_LOST, INTERRUPTED = 3, 4, 130
+from bcsc.errors import BcscError, Diverged, InvalidArgumentError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One option per setting, and how to carry the run out."""
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the run's folder, made or continued")
+    parser.add_argument(
+        "--out", required=True, type=folder_name, metavar="DIR", help="the run's folder, made or continued"
+    )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings from a TOML file, such as a run's run.toml"
     )
@@ -68,33 +66,28 @@ def run(arguments: argparse.Namespace) -> int:
     from bcsc.running.run import RunOptions
     from bcsc.running.run import run as run_spec
     from bcsc.running.watch import SilentWatcher, watcher_for
-    from bcsc.training.trainer import Diverged, Interrupted
 
-    watcher: Any = watcher_for(spec.epochs) if is_first() else SilentWatcher()
-    options = RunOptions(arguments.restart, arguments.checkpoint_every, arguments.tensorboard, watcher)
-    with watcher if hasattr(watcher, "__enter__") else nullcontext():
-        try:
-            result = run_spec(spec, arguments.out, options)
-        except Interrupted as interruption:
-            code, text = INTERRUPTED, f"bcsc: {interruption} The same command goes on from there."
-        except RankLostError as loss:
-            print(f"bcsc: {loss} The same command goes on from there.", file=sys.stderr)
-            return RANK_LOST
-        except Diverged as divergence:
-            code, text = DIVERGED, f"bcsc: {divergence}"
-        else:
-            code, text = last_words(result.summary, arguments.out)
+    try:
+        with watcher_for(spec.epochs) if is_first() else SilentWatcher() as watcher:
+            options = RunOptions(arguments.restart, arguments.checkpoint_every, arguments.tensorboard, watcher)
+            summary = run_spec(spec, arguments.out, options).summary
+        if summary["state"] == "diverged":
+            raise Diverged(f"This run diverged: {summary['message']}")
+    except BcscError as error:
+        if is_first() or isinstance(error, RankLostError):
+            raise
+        return error.exit_code  # the first rank says it for all
     if is_first():
-        print(text, file=sys.stderr if code else sys.stdout)
-    return code
+        accuracy = summary["test_accuracy"]
+        print(f"test accuracy: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {arguments.out}")
+    return 0
 
 
-def last_words(summary: dict[str, Any], out: Path) -> tuple[int, str]:
-    """The exit code of a run that has come to its end, and what to say of it."""
-    if summary["state"] == "diverged":
-        return DIVERGED, f"bcsc: this run diverged: {summary['message']}"
-    accuracy = summary["test_accuracy"]
-    return 0, f"test accuracy: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {out}"
+def folder_name(text: str) -> Path:
+    """A folder, which has a name."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
 
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:

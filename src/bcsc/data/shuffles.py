@@ -98,6 +98,7 @@ class BlockCyclicSampler(Sampler[list[int]]):
         for step, batch in enumerate(self.index_batches(self.epoch, start), start=start):
             self._num_given = step + 1
             yield batch.tolist()
+        self._start.begin_again()
 
     def index_batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The batches of ``epoch`` from number ``start`` on, as index tensors for loops that gather from tensors."""

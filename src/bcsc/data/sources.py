@@ -34,7 +34,13 @@ class DataSet:
                 f"subset must be from 1 to the {len(self.train_labels)} training samples of {self.source.title}, "
                 f"got {num_samples}."
             )
-        return replace(self, train_images=self.train_images[:num_samples], train_labels=self.train_labels[:num_samples])
+        images, labels = self.train_images[:num_samples], self.train_labels[:num_samples]
+        corruption = self.corruption
+        if corruption is not None:
+            indices = corruption.indices[corruption.indices < num_samples]
+            realised = len(indices) / num_samples
+            corruption = replace(corruption, images=images, labels=labels, indices=indices, realised=realised)
+        return replace(self, train_images=images, train_labels=labels, corruption=corruption)
 
     def with_outliers(self, outliers: Outliers) -> "DataSet":
         """The same data set with corrupted training data."""

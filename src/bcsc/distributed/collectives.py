@@ -16,6 +16,8 @@ T = TypeVar("T")
 class RankLostError(BcscError, RuntimeError):
     """Another process of the run has died, or has not answered for a minute."""
 
+    exit_code = 4
+
 
 class Ranks:
     """The processes that train together, seen from one of them, and the bytes it has sent to the others.
@@ -85,5 +87,6 @@ class Ranks:
         except RuntimeError as error:
             raise RankLostError(
                 f"Rank {self.rank} of {self.size} has lost touch with another rank, which died or hangs "
-                f"({str(error).splitlines()[0][:120]}). The last checkpoint is good."
+                f"({str(error).splitlines()[0][:120]}). "
+                "The last checkpoint is good: the same command goes on from there."
             ) from error

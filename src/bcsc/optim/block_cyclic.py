@@ -1,7 +1,7 @@
 """The optimizer: one block of the parameters per step, around any dense ``torch.optim`` optimizer."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -23,7 +23,7 @@ OWN_STATE = "block_cyclic"
 class Cut(NamedTuple):
     """The blocks of one epoch: for each trainable parameter the labels of its scalars and the blocks among them."""
 
-    epoch: int
+    name: tuple[object, ...]  # what it was drawn from, beside the shapes
     parameters: list[Tensor]
     labels: list[Tensor]
     present: list[list[int]]
@@ -146,18 +146,19 @@ class BlockCyclic(Optimizer):
 
     def cut(self) -> Cut:
         """This epoch's blocks, drawn when first asked for and again if other parameters are trainable by now."""
-        trainable = self._trainable()
+        trainable, name = self._trainable(), (self.seed, self.epoch, self.num_blocks, self.granularity)
         cut = self._cut
-        if cut is None or cut.epoch != self.epoch or list(map(id, cut.parameters)) != list(map(id, trainable)):
+        if cut is None or cut.name != name or list(map(id, cut.parameters)) != list(map(id, trainable)):
             shapes = [p.shape for p in trainable]
             drawn = draw_blocks(shapes, self.num_blocks, granularity=self.granularity, seed=self.seed, epoch=self.epoch)
             present = [torch.bincount(labels.flatten()).nonzero().flatten().tolist() for labels in drawn]
             labels = [laid_out_as(p, labels) for p, labels in zip(trainable, drawn, strict=True)]
-            self._cut = cut = Cut(self.epoch, trainable, labels, present)
+            self._cut = cut = Cut(name, trainable, labels, present)
         return cut
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the current epoch's blocks are drawn anew over all parameters."""
+        refuse_differentiable(self.base, [param_group])
         self.base.add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
@@ -172,13 +173,13 @@ class BlockCyclic(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken, to the bit; a state of another set-up is refused."""
-        state_dict = dict(state_dict)
+        state_dict = dict(state_dict) if isinstance(state_dict, Mapping) else {}
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = pre_hook(self, state_dict) or state_dict
         own = self._checked_own_state(state_dict)
         try:
             self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise StateMismatchError(f"{type(self.base).__name__} refuses the saved state: {error}") from error
         self._position.restore(own["epoch"], own["step"])
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
@@ -208,17 +209,17 @@ class BlockCyclic(Optimizer):
 
     def _checked_own_state(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """The part of a saved state that is not the base's, if it fits this optimizer."""
-        if OWN_STATE not in state_dict:
+        if not isinstance(state_dict.get(OWN_STATE), Mapping):
             raise StateMismatchError(
                 f"The state dict has no entry {OWN_STATE!r}, so it is not a BlockCyclic's. "
                 "If it is the bare optimizer's, load it into optimizer.base."
             )
-        own: dict[str, Any] = state_dict[OWN_STATE]
+        own = dict(state_dict[OWN_STATE])
         check_same_setup("BlockCyclic", saved=own, current=self._setup(), others=("epoch", "step", "shapes"))
         if own["shapes"] != self._shapes():
             raise StateMismatchError(
-                f"The saved parameters have {describe_shapes(own['shapes'])}, these have "
-                f"{describe_shapes(self._shapes())}: another network. Build the network that was saved."
+                f"The saved parameters are not these, which are {describe_shapes(self._shapes())}: another network. "
+                "Build the network that was saved."
             )
         Position().restore(own["epoch"], own["step"])  # refuses what is not a position before anything is changed
         return own
@@ -265,9 +266,15 @@ def refuse_unfit(base: Optimizer) -> None:
     for refused, reason in reasons.items():
         if isinstance(base, refused):
             raise UnsupportedOptimizerError(f"{name} cannot be the base of BlockCyclic: {reason}.")
-    if any(group.get("differentiable") for group in base.param_groups):
+    refuse_differentiable(base, base.param_groups)
+
+
+def refuse_differentiable(base: Optimizer, groups: list[dict[str, Any]]) -> None:
+    """Refuse groups whose step is to be differentiated through."""
+    if any(group.get("differentiable") for group in groups):
         raise UnsupportedOptimizerError(
-            f"{name} with differentiable=True cannot be the base of BlockCyclic: putting values back outside the block "
+            f"{type(base).__name__} with differentiable=True cannot be the base of BlockCyclic: "
+            "putting values back outside the block "
             "would cut the graph through its step. Build it with differentiable=False."
         )
 

@@ -4,7 +4,7 @@ Paper -> code (Eq. 8):  w - eta Q_j^T G  is written for plain gradient steps, wh
 everything is the same. With momentum, decay or accumulators the three differ (docs/decisions/0001): one function each.
 """
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
@@ -119,13 +119,16 @@ def initial_state(base: Optimizer, parameters: Sequence[Tensor]) -> dict[int, di
     for twin in twins.values():
         twin.grad = torch.zeros_like(twin)
     groups, state = base.param_groups, base.state
+    hooks = base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks  # not to be called on the twins
     twin_groups = [{**group, "params": [twins[id(p)] for p in group["params"] if id(p) in twins]} for group in groups]
     base.param_groups, base.state = [group for group in twin_groups if group["params"]], defaultdict(dict)
+    base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
     try:
         base.step()
         return {key: per_element_state(base, twin) for key, twin in twins.items()}
     finally:
         base.param_groups, base.state = groups, state
+        base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks = hooks
 
 
 STEPS: Mapping[Mask, Callable[[Optimizer, Sequence[Share]], None]] = {

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from bcsc import models
 from bcsc.catalog.spec import RunSpec
 from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
-from bcsc.data.outliers import Outliers
+from bcsc.data.outliers import HUMAN, Outliers
 from bcsc.data.shuffles import BlockCyclicSampler
 from bcsc.data.sources import DataSet, load
 from bcsc.distributed.blocks import BlockParallel
@@ -22,7 +22,7 @@ from bcsc.distributed.division import Division
 from bcsc.distributed.exact import sum_before_steps
 from bcsc.errors import BcscError, InvalidArgumentError, check_choice
 from bcsc.methods import METHODS, build_method
-from bcsc.optim.block_cyclic import BlockCyclic
+from bcsc.optim.block_cyclic import BlockCyclic, refuse_unfit
 from bcsc.running.batches import FeederData, LoaderData, length_of
 from bcsc.training.schedule import learning_rate
 from bcsc.training.trainer import Data, LossFunction, Plan, SteppedOptimizer, Trainer
@@ -36,7 +36,7 @@ def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tupl
     """The trainer of a run on one of our data sets, and the data set with what was corrupted."""
     device = check_device(spec.device)
     check_choice("method", spec.method, METHODS)
-    check_choice("optimizer", spec.optimizer, OPTIMIZERS)
+    check_choice("optimizer", spec.optimizer.lower(), OPTIMIZERS)
     check_choice("model", spec.model, models.MODELS)
     dataset = load_data(spec, download=ranks.alone)
     source = dataset.source
@@ -113,9 +113,12 @@ def load_data(spec: RunSpec, *, download: bool = True) -> DataSet:
     """The data set, cut to the subset and corrupted as asked; several ranks must not fetch it at once."""
     outliers = None if spec.outliers == "none" else Outliers.parse(spec.outliers)
     dataset = load(spec.data, download=download)
-    if spec.subset is not None:
-        dataset = dataset.first(spec.subset)
-    return dataset if outliers is None else dataset.with_outliers(outliers)
+    subset = len(dataset.train_labels) if spec.subset is None else spec.subset
+    if outliers is None:
+        return dataset.first(subset)
+    if outliers.kind == HUMAN:  # the labels of the whole set, in its order
+        return dataset.with_outliers(outliers).first(subset)
+    return dataset.first(subset).with_outliers(outliers)
 
 
 def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[BlockCyclic, BlockCyclicSampler]:
@@ -134,20 +137,32 @@ def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[
 
 def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     """The torch optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
-    kind = OPTIMIZERS[check_choice("optimizer", spec.optimizer, OPTIMIZERS)]
-    recipe = {"lr": spec.lr if spec.lr is not None else PAPER_LEARNING_RATE.get(spec.optimizer)}
-    recipe |= {"momentum": spec.momentum, "weight_decay": spec.weight_decay}
+    name = spec.optimizer.lower()
+    kind = OPTIMIZERS[check_choice("optimizer", name, OPTIMIZERS)]
+    rate = spec.lr if spec.lr is not None else PAPER_LEARNING_RATE.get(name)
+    recipe = {"lr": rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
     taken = inspect.signature(kind).parameters
     options = {name: value for name, value in recipe.items() if name in taken and value is not None}
+    options |= spec.optimizer_options
     try:
-        base: Optimizer = kind(model.parameters(), **{**options, **spec.optimizer_options})
+        base: Optimizer = kind(model.parameters(), **options)
+        refuse_unfit(base)
+        try_out(kind, options)
     except BcscError:
         raise
-    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise InvalidArgumentError(
-            f"torch.optim.{kind.__name__} refuses { ({**options, **spec.optimizer_options}) }: {error}"
-        ) from error
+    except Exception as error:  # torch checks options here and there, some in the first step only
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidArgumentError(f"torch.optim.{kind.__name__} refuses {options}: {reason}") from error
     return base
+
+
+def try_out(kind: type[Optimizer], options: dict[str, Any]) -> None:
+    """Two steps on zeros: the second is the first with all its state."""
+    parameter = nn.Parameter(torch.zeros(2, 2))
+    parameter.grad = torch.zeros(2, 2)
+    optimizer = kind([parameter], **options)
+    for _ in range(2):
+        optimizer.step()
 
 
 def make_plan(
@@ -184,6 +199,6 @@ def check_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise InvalidArgumentError(f"device {name!r} cannot be used here: {reason} Take --device cpu.") from error
+        reason = str(error).splitlines()[0].split(". ")[0].removesuffix(".")
+        raise InvalidArgumentError(f"device {name!r} cannot be used here: {reason}. Take --device cpu.") from error
     return device

@@ -2,14 +2,15 @@
 
 import fcntl
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bcsc.catalog.spec import RunSpec, differences, spec_from_toml, spec_to_toml
 from bcsc.errors import BcscError, StateMismatchError
-from bcsc.training.checkpoint import WriteError, write_whole
+from bcsc.training.checkpoint import NEWEST, PREVIOUS, WriteError, write_whole
 from bcsc.training.history import EpochRow, rows_to_plain
 
 SPEC, METRICS, SUMMARY, ORIGIN, OUTLIERS, LOCK = (
@@ -20,6 +21,19 @@ SPEC, METRICS, SUMMARY, ORIGIN, OUTLIERS, LOCK = (
     "outliers.json",
     "lock",
 )
+
+
+LOCK_ATTEMPTS = 3  # one who only looks whether the folder is busy holds the lock for an instant
+
+
+def try_lock(file: IO[str], kind: int) -> bool:
+    """Take a lock that ends with the file, or wait a little and say no."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(0.05)
+        return False
+    return True
 
 
 class FolderBusyError(BcscError, RuntimeError):
@@ -35,12 +49,18 @@ class RunFolder:
     def check_same_run(self, spec: RunSpec) -> None:
         """Refuse to continue another run, naming the differences."""
         if not (self.path / SPEC).exists():
-            if (self.path / METRICS).exists():
+            if any((self.path / name).exists() for name in (METRICS, SUMMARY, NEWEST, PREVIOUS)):
                 raise StateMismatchError(
                     f"{self.path} holds results but no {SPEC}. Take another folder, or --restart to keep it aside."
                 )
             return
-        saved = spec_from_toml((self.path / SPEC).read_text(), str(self.path / SPEC))
+        try:
+            text = (self.path / SPEC).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StateMismatchError(
+                f"{self.path / SPEC} cannot be read ({error}). Take another folder, or --restart to keep it aside."
+            ) from error
+        saved = spec_from_toml(text, str(self.path / SPEC))
         changed = differences(saved, spec)
         if changed:
             raise StateMismatchError(
@@ -56,9 +76,12 @@ class RunFolder:
         """Where the run comes from."""
         return self._read_json(ORIGIN)
 
-    def rows(self) -> list[EpochRow]:
-        """The measurements so far."""
-        return [EpochRow(**json.loads(line)) for line in (self.path / METRICS).read_text().splitlines()]
+    def rows(self) -> list[EpochRow] | None:
+        """The measurements so far, if they can be read."""
+        try:
+            return [EpochRow(**json.loads(line)) for line in (self.path / METRICS).read_text().splitlines()]
+        except (OSError, ValueError, TypeError):
+            return None  # absent or damaged: made anew from the checkpoint
 
     def write_spec(self, spec: RunSpec) -> None:
         """The configuration, in the form that ``--config`` takes."""
@@ -74,10 +97,10 @@ class RunFolder:
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
-            content: dict[str, Any] = json.loads((self.path / name).read_text())
+            content = json.loads((self.path / name).read_text())
         except (OSError, ValueError):
-            return None  # absent or damaged: it is made anew from the checkpoint
-        return content
+            return None  # absent or damaged: made anew from the checkpoint
+        return content if isinstance(content, dict) else None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -88,31 +111,27 @@ class RunFolder:
         except OSError as error:
             raise WriteError(f"Cannot write in {self.path}: {error.strerror}. Choose another --out.") from error
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not any(try_lock(file, fcntl.LOCK_EX) for _ in range(LOCK_ATTEMPTS)):
                 raise FolderBusyError(
                     f"Another process is training in {self.path}. Wait for it, or take another folder."
-                ) from None
+                )
             yield
 
     def is_busy(self) -> bool:
         """Whether a process is training in it now."""
-        if not (self.path / LOCK).exists():
-            return False
         try:
-            with self.locked():
-                return False
-        except FolderBusyError:
-            return True
+            with open(self.path / LOCK) as file:
+                return not try_lock(file, fcntl.LOCK_SH)
+        except OSError:
+            return False
 
     def set_aside(self) -> Path | None:
         """Rename the folder, if there is one, so that a new run can begin in its place."""
         if not self.path.exists():
             return None
         with self.locked():
-            number = 1
-            while (aside := self.path.with_name(f"{self.path.name}.{number}")).exists():
+            number, path = 1, self.path.resolve()
+            while (aside := path.with_name(f"{path.name}.{number}")).exists():
                 number += 1
-            self.path.rename(aside)
+            path.rename(aside)
         return aside

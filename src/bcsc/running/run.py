@@ -17,15 +17,16 @@ from bcsc.catalog.spec import RunSpec, spec_to_toml
 from bcsc.data.outliers import Corruption
 from bcsc.distributed.agreement import check_agreement
 from bcsc.distributed.processes import process_group
-from bcsc.errors import InvalidArgumentError, StateMismatchError
+from bcsc.errors import Diverged, Interrupted, InvalidArgumentError, StateMismatchError
+from bcsc.running.batches import length_of
 from bcsc.running.build import build_own_run, build_run, check_device
-from bcsc.running.events import write_events
+from bcsc.running.events import EventLog
 from bcsc.running.folder import ORIGIN, OUTLIERS, SUMMARY, RunFolder
 from bcsc.running.origin import describe_origin, now
 from bcsc.running.watch import SilentWatcher
 from bcsc.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from bcsc.training.history import EpochRow, accuracy_summary
-from bcsc.training.trainer import Diverged, Interrupted, LossFunction, Trainer
+from bcsc.training.trainer import LossFunction, Trainer
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,10 @@ def run(spec: RunSpec, out: Path | str, options: RunOptions | None = None) -> Re
     options = options or RunOptions()
     folder = RunFolder(out)
     with process_group() as ranks, torch_settings(spec):
-        finished = None if options.restart else ranks.from_first(lambda: finished_summary(folder, spec))
+        finished = None if options.restart else ranks.from_first(lambda: finished_result(folder, spec))
         if finished is not None:
-            options.watcher.say(f"{folder.path} is {finished['state']} already; nothing to do.")
-            return Result(ranks.from_first(folder.rows), finished)
+            options.watcher.say(f"{folder.path} is {finished.summary['state']} already; nothing to do.")
+            return finished
         trainer, dataset = build_run(spec, options.checkpoint_every, ranks)
         return Recorder(folder, spec, trainer, dataset.corruption, options).run()
 
@@ -78,7 +79,7 @@ def train(
     for name in ("data", "model", "dropout", "outliers", "subset"):
         if name in settings:
             raise InvalidArgumentError(f"{name}= has no meaning for a network and data of your own. Leave it out.")
-    spec = RunSpec(data=type(train_set).__name__, model=type(model).__name__, **settings)
+    spec = RunSpec(**describe_own(model, train_set, loss_fn), **settings)
     with process_group() as ranks, torch_settings(spec):
         trainer = build_own_run(
             spec,
@@ -91,11 +92,23 @@ def train(
         return Recorder(RunFolder(out), spec, trainer, None, options).run()
 
 
-def finished_summary(folder: RunFolder, spec: RunSpec) -> dict[str, Any] | None:
-    """The summary of a run that has come to its end; a folder of another run is refused."""
+def describe_own(model: nn.Module, train_set: Dataset[Any], loss_fn: LossFunction) -> dict[str, Any]:
+    """What tells a run of one's own from another in the same folder."""
+    num_parameters = sum(p.numel() for p in model.parameters())
+    loss = getattr(loss_fn, "__name__", type(loss_fn).__name__)
+    return {
+        "data": f"{type(train_set).__name__} of {length_of(train_set)} samples",
+        "model": f"{type(model).__name__} of {num_parameters} parameters, {loss}",
+    }
+
+
+def finished_result(folder: RunFolder, spec: RunSpec) -> Result | None:
+    """What a run that has come to its end has left; a folder of another run is refused."""
     folder.check_same_run(spec)
-    summary = folder.summary()
-    return summary if summary is not None and summary["state"] in ("finished", "diverged") else None
+    summary, rows = folder.summary(), folder.rows()
+    if summary is None or rows is None or summary.get("state") not in ("finished", "diverged"):
+        return None
+    return Result(rows, summary)
 
 
 class Recorder:
@@ -110,17 +123,18 @@ class Recorder:
         self.folder, self.spec, self.trainer, self.options = folder, spec, trainer, options
         self.corruption = corruption
         self.ranks = trainer.ranks
+        self.events = EventLog(folder.path) if options.tensorboard and trainer.ranks.rank == 0 else None
 
     def run(self) -> Result:
         """Train to the end, or until something stops it; the folder says which."""
         self._check_agreement("At the start")
         with ExitStack() as stack:
             self.ranks.from_first(lambda: self._take_folder(stack))
-            finished = self.ranks.from_first(lambda: finished_summary(self.folder, self.spec))
+            finished = self.ranks.from_first(lambda: finished_result(self.folder, self.spec))
             state = self.ranks.from_first(self._read_checkpoint)
             if finished is not None:
                 self._restore(state or {})
-                return Result(self.trainer.rows, finished)
+                return finished
             self._begin_or_continue(state)
             try:
                 with stop_asked_by_signal() as stop_asked:
@@ -191,8 +205,8 @@ class Recorder:
         save_checkpoint(self.folder.path, state)
         self.folder.write_rows(self.trainer.rows)
         self._write_summary("running")
-        if self.options.tensorboard:
-            write_events(self.folder.path, self.trainer.rows)
+        if self.events is not None:
+            self.events.write(self.trainer.rows)
 
     def _end(self, state: str, message: str | None = None) -> dict[str, Any]:
         """Write down how the run ended; the summary."""

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Any
+from typing import Self
 
 from torch import Tensor
 
@@ -27,7 +27,13 @@ def duration(seconds: float) -> str:
 class SilentWatcher:
     """Says nothing."""
 
-    def begin_epoch(self, epoch: int, step: int, steps: int) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to put away."""
+
+    def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:
         """Nothing to say."""
 
     def after_step(self, loss: Tensor) -> None:
@@ -85,17 +91,20 @@ class LiveWatcher(PlainWatcher):
         self._step, self._steps = 0, 1
         self._epochs_done = 0
         self._updated = 0.0
+        self._began_at, self._began = 0, 0.0
+        self._samples_per_step = 0.0
 
-    def __enter__(self) -> "LiveWatcher":
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def begin_epoch(self, epoch: int, step: int, steps: int) -> None:
+    def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:
         """Start the epoch's bar over."""
         self._step, self._steps, self._epochs_done = step, steps, epoch
+        self._began_at, self._began, self._samples_per_step = step, time.monotonic(), samples_per_step
         self._progress.reset(self._epoch, total=steps, completed=step, description=f"epoch {epoch + 1}")
 
     def after_step(self, loss: Tensor) -> None:
@@ -104,23 +113,24 @@ class LiveWatcher(PlainWatcher):
         if time.monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
             self._updated = time.monotonic()
             done = self._epochs_done + self._step / self._steps
-            self._progress.update(self._epoch, completed=self._step, note=f"loss {loss.item():.3f}")
+            samples = (self._step - self._began_at) * self._samples_per_step
+            note = f"loss {loss.item():.3f}  {samples / (self._updated - self._began):,.0f} images/s"
+            self._progress.update(self._epoch, completed=self._step, note=note)
             self._progress.update(self._run, completed=done)
 
     def end_epoch(self, row: EpochRow) -> None:
         """The line of the epoch, and its accuracy beside the run's bar."""
         super().end_epoch(row)
-        note = f"accuracy {row.test_accuracy:.2f} %  {row.images_per_second:,.0f} images/s"
-        self._progress.update(self._run, completed=row.epoch, note=note)
+        self._progress.update(self._run, completed=row.epoch, note=f"accuracy {row.test_accuracy:.2f} %")
 
     def say(self, text: str) -> None:
         """A line above the bars."""
         self._progress.console.print(text, highlight=False, markup=False)
 
 
-def watcher_for(epochs: int) -> Any:
+def watcher_for(epochs: int) -> SilentWatcher:
     """Bars at a terminal where rich is installed, else plain lines."""
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         try:
             return LiveWatcher(epochs)
         except ImportError:

@@ -9,7 +9,7 @@ import torch
 
 from bcsc.errors import BcscError
 
-NEWEST, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+NEWEST, PREVIOUS, DAMAGED = "checkpoint.pt", "checkpoint.previous.pt", "checkpoint.damaged.pt"
 
 
 class CheckpointError(BcscError, RuntimeError):
@@ -47,11 +47,14 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
         os.replace(partial, folder / NEWEST)
     except (OSError, RuntimeError) as error:  # torch's writer reports a full disk as a RuntimeError
         partial.unlink(missing_ok=True)
-        raise WriteError(f"Cannot save a checkpoint in {folder}: {error}. The last one is untouched.") from error
+        raise WriteError(f"Cannot save a checkpoint in {folder}: {error}. The last good one is kept.") from error
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
-    """The newest readable checkpoint, without running code from it, and a word on what was wrong with a newer one."""
+    """The newest readable checkpoint, without running code from it, and a word on what was wrong with a newer one.
+
+    A damaged newest is moved aside, so that the next one saved does not take the place of the good one before it.
+    """
     complaints = []
     for name in (NEWEST, PREVIOUS):
         path = folder / name
@@ -61,6 +64,8 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
             except CheckpointError as error:
                 complaints.append(str(error))
             else:
+                if complaints:
+                    os.replace(folder / NEWEST, folder / DAMAGED)
                 return state, f"{complaints[0]} Going on from {name}." if complaints else None
     if complaints:
         raise CheckpointError(f"{' '.join(complaints)} Begin anew with --restart, which keeps this folder aside.")

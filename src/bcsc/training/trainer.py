@@ -1,16 +1,17 @@
 """The order of things: epochs, steps, learning rate, testing, saving. The only loop that trains."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
-from bcsc.errors import BcscError
+from bcsc.errors import Diverged, Interrupted
 from bcsc.seeding import stream_key
 from bcsc.training.history import EpochRow, mean_and_deviation, rows_to_plain
 from bcsc.training.rank_state import average_buffers, rank_states, restore_rank_state
@@ -27,14 +28,6 @@ class Batch(NamedTuple):
     labels: Tensor
     num_counted: int
     num_samples: int
-
-
-class Diverged(BcscError, ArithmeticError):  # noqa: N818 -- what happened to the run, not a mistake
-    """The loss is no longer finite."""
-
-
-class Interrupted(BcscError, RuntimeError):  # noqa: N818 -- likewise
-    """The run was asked to stop, and has been saved."""
 
 
 class SteppedOptimizer(Protocol):
@@ -72,7 +65,7 @@ class Data(Protocol):
 class Watcher(Protocol):
     """Who is told how the run goes."""
 
-    def begin_epoch(self, epoch: int, step: int, steps: int) -> None: ...
+    def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None: ...
     def after_step(self, loss: Tensor) -> None: ...
     def end_epoch(self, row: EpochRow) -> None: ...
     def estimate(self, seconds: float) -> None: ...
@@ -127,8 +120,9 @@ class Trainer:
                 if len(self._own_losses) % self.data.batches_per_step == 0:
                     self._look_around(save, stop_asked)
             self._refuse_divergence()
-            watcher.end_epoch(self._end_epoch())
+            row = self._end_epoch()
             save()
+            watcher.end_epoch(row)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values and tensors only, so that it loads without running code."""
@@ -166,7 +160,8 @@ class Trainer:
         self.model.train()
         self.optimizer.zero_grad()
         steps, at_once = self.data.batches_per_epoch // self.data.batches_per_step, self.data.division.steps_at_once
-        watcher.begin_epoch(self.epoch, self.optimizer.inner_step // at_once, steps // at_once)
+        samples_per_step = self.data.samples_per_epoch * at_once / steps
+        watcher.begin_epoch(self.epoch, self.optimizer.inner_step // at_once, steps // at_once, samples_per_step)
 
     def _dropout_key(self) -> int:
         """Of the global generator at this place; no two ranks drop the same units."""
@@ -199,7 +194,10 @@ class Trainer:
         if must_save or stop:
             save()
         if stop:
-            raise Interrupted(f"Stopped in epoch {self.epoch + 1} after {step} inner steps; all of it is saved.")
+            raise Interrupted(
+                f"Stopped in epoch {self.epoch + 1} after {step} inner steps; all of it is saved. "
+                "The same command goes on from there."
+            )
 
     def _merge_losses(self) -> None:
         """Make the losses of all ranks known to each."""
@@ -213,19 +211,23 @@ class Trainer:
         finite = torch.stack(unseen).isfinite().tolist() if unseen else []
         if not all(finite):
             batch = self._num_looked_at + finite.index(False)
-            step = batch // self.data.batches_per_step
-            raise Diverged(
-                f"The loss is {self._losses[batch].item()} in epoch {self.epoch + 1}, inner step {step}, block "
-                f"{self.optimizer.block_at(step)}, at learning rate {self.plan.learning_rate(self.epoch):g}. "
-                "The last checkpoint is from before. Try a smaller learning rate."
-            )
+            self._diverged(f"loss is {self._losses[batch].item()}", batch // self.data.batches_per_step)
         self._num_looked_at = len(self._losses)
+
+    def _diverged(self, what: str, step: int) -> NoReturn:
+        raise Diverged(
+            f"The {what} in epoch {self.epoch + 1}, inner step {step}, block {self.optimizer.block_at(step)}, "
+            f"at learning rate {self.plan.learning_rate(self.epoch):g}. "
+            "The last checkpoint is from before. Try a smaller learning rate."
+        )
 
     def _end_epoch(self) -> EpochRow:
         training_seconds = self._seconds()
         train_loss, train_loss_std = mean_and_deviation(self._losses)
         average_buffers(self.model, self.ranks)
         test_loss, test_accuracy = evaluate(self.model, self.data.test_batches(), self.plan)
+        if not math.isfinite(test_loss):
+            self._diverged(f"test loss is {test_loss}", self.optimizer.inner_step - 1)
         row = EpochRow(
             epoch=self.epoch + 1,
             learning_rate=self.plan.learning_rate(self.epoch),

@@ -4,11 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.catalog.spec import RunSpec, differences, spec_from_toml, spec_to_toml
+from bcsc.catalog.spec import CHOICES, RunSpec, differences, spec_from_toml, spec_to_toml
 from bcsc.errors import InvalidArgumentError
+from bcsc.optim.masking import STEPS
+from bcsc.optim.partition import GRANULARITIES
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
-options = st.dictionaries(names, st.booleans() | st.integers(-9, 9) | st.floats(-1, 1) | names, max_size=3)
+options = st.dictionaries(
+    names.filter(lambda name: name not in ("lr", "momentum", "weight_decay")),
+    st.booleans() | st.integers(-9, 9) | st.floats(-1, 1) | names,
+    max_size=3,
+)
 
 
 @given(
@@ -33,7 +39,11 @@ def test_toml_gives_the_spec_back(spec: RunSpec) -> None:
         ({"blocks": 0}, "blocks must be a whole number of at least 1, got 0"),
         ({"blocks": "8"}, "blocks must be of type int, got '8'"),
         ({"epochs": True}, "epochs must be of type int, got True"),
-        ({"lr": float("nan")}, "lr must be a number of at least 0, got nan"),
+        ({"lr": float("nan")}, "lr must be a number of at least 0 and below 1e\\+30, got nan"),
+        ({"threads": 99999999999}, "threads must be at most 1024"),
+        ({"optimizer_options": {"foreach": None}}, "option foreach must be true, false, a finite number"),
+        ({"optimizer_options": {"eps": float("nan")}}, "option eps must be"),
+        ({"optimizer_options": {"lr": 0.1}}, "lr is a setting of its own"),
         ({"momentum": 1.0}, "momentum must be a number of at least 0 and below 1, got 1.0"),
         ({"schedule": "stair"}, "schedule must be one of staircase, constant, cosine, got 'stair'"),
         ({"mask": "grad"}, "mask must be one of update, gradient, all"),
@@ -50,6 +60,11 @@ def test_a_wrong_file_is_refused() -> None:
         spec_from_toml("blocks = ", "x.toml")
     with pytest.raises(InvalidArgumentError, match="A setting in x.toml must be one of .*'block'.*'blocks'"):
         spec_from_toml("block = 3", "x.toml")
+
+
+def test_the_choices_are_those_of_the_optimizer() -> None:
+    assert CHOICES["mask"] == tuple(STEPS)
+    assert CHOICES["granularity"] == GRANULARITIES
 
 
 def test_differences_name_every_setting() -> None:

@@ -63,6 +63,13 @@ def test_an_option_overrides_the_file(tmp_path: Path) -> None:
         (["train", "--out", "{}", "--dropout", "0.1", "--model", "vgg19", "--data", "digits"], "no dropout"),
         (["train", "--out", "{}", "--config", "no-such-file.toml"], "cannot be read"),
         (["train", "--out", "{}", "--checkpoint-every", "0", *QUICK], "at least 1, got 0"),
+        (["train", "--out", "", *QUICK], "the name of the folder is empty"),
+        (["train", "--out", "{}" + 300 * "x", *QUICK], "File name too long"),
+        (["train", "--out", "{}", "--lr", "1e308", *QUICK], "lr must be a number"),
+        (["train", "--out", "{}", "--optimizer", "Adam", "--optimizer-options", "capturable=true", *QUICK], "refuses"),
+        (["train", "--out", "{}", "--optimizer", "adam", "--optimizer-options", "betas=[0.9]", *QUICK], "refuses"),
+        (["train", "--out", "{}", "--optimizer-options", 'dampening="a"', *QUICK], "refuses"),
+        (["train", "--out", "{}", "--optimizer-options", "dampening=null", *QUICK], "dampening must be"),
         (["runs", "no-such-folder"], "is not a folder"),
         (["tran"], "invalid choice: 'tran'"),
         ([], "required: COMMAND"),
@@ -82,7 +89,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 
 
 def test_divergence_is_exit_code_3_now_and_when_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    arguments = ["train", *QUICK, "--lr", "1e30", "--out", str(tmp_path)]
+    arguments = ["train", *QUICK, "--lr", "1e29", "--out", str(tmp_path)]
     for _ in range(2):
         assert main(arguments) == 3
         assert "The loss is" in capsys.readouterr().err
@@ -97,8 +104,14 @@ fuzzed_options = st.fixed_dictionaries(
         "--method": st.sampled_from(["sgd", "bcd", "sbc", "rbc", "bcsc", "adam"]),
         "--blocks": st.sampled_from(["1", "2", "7", "0", "-3", "1e3", "x", "10000000"]),
         "--batch-size": st.sampled_from(["1", "64", "1000", "0", "2.5"]),
-        "--optimizer": st.sampled_from(["sgd", "adam", "rprop", "sparseadam", "muon", "adafactor", "x"]),
-        "--lr": st.sampled_from(["0.01", "0", "-1", "nan", "inf", "1e40"]),
+        "--optimizer": st.sampled_from(["sgd", "SGD", "adam", "rprop", "sparseadam", "muon", "adafactor", "x"]),
+        "--optimizer-options": st.sampled_from(
+            ["nesterov=true", "betas=[0.9]", "eps=1", "eps=null", "foreach=NaN", "a=b", "=", "capturable=true", "lr=1"]
+        ),
+        "--lr": st.sampled_from(["0.01", "0", "-1", "nan", "inf", "1e40", "1e308"]) | st.floats().map(str),
+        "--threads": st.sampled_from(["1", "0", "99999999999", "x"]),
+        "--device": st.sampled_from(["cpu", "cuda", "mps", "gpu", "cpu:7", ""]),
+        "--checkpoint-every": st.sampled_from(["1", "0", "-1", "x"]),
         "--momentum": st.sampled_from(["0", "0.9", "1", "-1"]),
         "--mask": st.sampled_from(["update", "gradient", "all", "none"]),
         "--granularity": st.sampled_from(["element", "row", "tensor", "column"]),

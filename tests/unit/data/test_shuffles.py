@@ -51,6 +51,7 @@ def test_a_state_taken_anywhere_gives_the_remaining_batches(size, samples, data)
     resumed.load_state_dict(state)
     resumed.set_epoch(3)
     assert list(resumed) == whole[step:]
+    assert list(resumed) == whole
     resumed.set_epoch(4)
     assert len(list(resumed)) == len(whole)
 
@@ -116,6 +117,7 @@ def test_it_drives_a_data_loader_with_workers() -> None:
         ((10, 4, 0), "num_blocks .* got 0"),
         ((10, 2.5, 2), "batch_size .* got 2.5"),
         (([1, 2], 4, 2), r"give len\(dataset\)"),
+        ((torch.ones(5), 1, 1), r"give len\(dataset\)"),
     ],
 )
 def test_bad_sizes_are_refused(arguments, message: str) -> None:

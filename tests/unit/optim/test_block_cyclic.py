@@ -259,7 +259,7 @@ def test_a_state_of_another_network_or_base_or_a_bare_one_is_refused() -> None:
     optimizer = bcsc.BlockCyclic(sgd(network()), 3)
     with pytest.raises(StateMismatchError, match="no entry 'block_cyclic'.*load it into optimizer.base"):
         optimizer.load_state_dict(sgd(network()).state_dict())
-    with pytest.raises(StateMismatchError, match=r"have 2 tensors of 14 scalars \(2x6, 2\), these have 4 tensors"):
+    with pytest.raises(StateMismatchError, match=r"not these, which are 4 tensors of 53 scalars \(5x6, 5, 3x5, 3\)"):
         optimizer.load_state_dict(bcsc.BlockCyclic(sgd(nn.Linear(6, 2)), 3).state_dict())
     with pytest.raises(StateMismatchError, match="base was 'Adam', is 'SGD'"):
         optimizer.load_state_dict(bcsc.BlockCyclic(torch.optim.Adam(network().parameters()), 3).state_dict())
@@ -286,6 +286,38 @@ def test_hooks_run() -> None:
     train(model, optimizer, range(1))
     optimizer.load_state_dict(optimizer.state_dict())
     assert calls == ["before step", "after step", "before state", "after state", "before load", "after load"]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_hooks_of_the_base_run_once_a_step(mask: str) -> None:
+    model = network()
+    base = torch.optim.AdamW(model.parameters())
+    calls = []
+    base.register_step_post_hook(lambda *_: calls.append(1))
+    train(model, bcsc.BlockCyclic(base, 3, mask=mask), range(6))
+    assert len(calls) == 6
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, [1], {}, {"block_cyclic": None}, {"block_cyclic": {"epoch": 0}}, {"state": None}]
+)
+def test_what_is_no_state_at_all_is_refused(wrong) -> None:
+    optimizer = bcsc.BlockCyclic(sgd(network()), 3)
+    with pytest.raises(StateMismatchError, match="block_cyclic|lacks"):
+        optimizer.load_state_dict(wrong)
+    for part in ("state", "param_groups"):
+        with pytest.raises(StateMismatchError, match="SGD refuses the saved state"):
+            optimizer.load_state_dict({**optimizer.state_dict(), part: None})
+
+
+def test_settings_changed_inside_an_epoch_take_effect_at_once() -> None:
+    model = network()
+    optimizer = bcsc.BlockCyclic(sgd(model), 3)
+    train(model, optimizer, range(1))
+    optimizer.num_blocks = 5
+    before = vector(model)
+    train(model, optimizer, range(5))
+    assert (vector(model) != before).all()
 
 
 def test_grad_scaler_works_and_a_skipped_step_does_not_count() -> None:
@@ -468,6 +500,8 @@ def test_bases_that_cannot_work_are_refused() -> None:
         bcsc.BlockCyclic(bcsc.BlockCyclic(sgd(model), 2), 2)
     with pytest.raises(UnsupportedOptimizerError, match="differentiable=True"):
         bcsc.BlockCyclic(sgd(model, differentiable=True), 2)
+    with pytest.raises(UnsupportedOptimizerError, match="differentiable=True"):
+        bcsc.BlockCyclic(sgd(model), 2).add_param_group({"params": [torch.zeros(1)], "differentiable": True})
     with pytest.raises(InvalidArgumentError, match="no trainable parameters"):
         bcsc.BlockCyclic(sgd(network().requires_grad_(False)), 1)
     with pytest.raises(InvalidArgumentError, match="epoch must be a whole number"):
@@ -482,7 +516,8 @@ def test_its_representation_names_what_it_was_built_with() -> None:
 
 def test_importing_bcsc_adds_little_to_importing_torch() -> None:
     code = (
-        "import torch, sys, time; t = time.perf_counter(); import bcsc; print(time.perf_counter() - t);"
+        "import torch, sys, time; t = time.perf_counter(); import bcsc; bcsc.BlockCyclic, bcsc.BlockCyclicSampler;"
+        "print(time.perf_counter() - t);"
         "print([m for m in ('matplotlib', 'rich', 'pooch', 'PIL', 'argparse', 'bcsc.cli') if m in sys.modules])"
     )
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]

@@ -84,8 +84,8 @@ def test_twenty_kills_at_random_moments_change_nothing(unbroken: Path, tmp_path:
 
 @pytest.mark.parametrize("method", ["sgd", "bcd", "sbc", "sbc-one-pass", "rbc", "bcsc"])
 def test_every_method_continues_exactly_after_an_interruption(tmp_path: Path, method: str, monkeypatch) -> None:
+    from bcsc.errors import Interrupted
     from bcsc.running import run
-    from bcsc.training.trainer import Interrupted
 
     tiny_run.train(tmp_path / "whole", method=method, epochs=2, checkpoint_every=None)
     questions = iter([False] * (2 if method == "bcd" else 5) + [True])

@@ -10,10 +10,9 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import bcsc
-from bcsc.errors import InvalidArgumentError, StateMismatchError
+from bcsc.errors import Diverged, InvalidArgumentError, StateMismatchError
 from bcsc.running.folder import FolderBusyError, RunFolder
 from bcsc.training.checkpoint import CheckpointError, WriteError, read_checkpoint
-from bcsc.training.trainer import Diverged
 from tests.unit.running import tiny_run
 
 SPEC = bcsc.RunSpec(data="digits", subset=200, epochs=2, blocks=2, outliers="symmetric:0.15", threads=1)
@@ -76,6 +75,52 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     assert not RunFolder(tmp_path).is_busy()
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("metrics.jsonl", None), ("metrics.jsonl", "nonsense\n"), ("summary.json", "{}"), ("summary.json", "[]")],
+)
+def test_a_damaged_file_of_a_finished_run_is_made_anew_from_the_checkpoint(tmp_path: Path, name, content) -> None:
+    bcsc.run(SPEC, tmp_path)
+    before = {path.name: path.read_text() for path in tmp_path.glob("*.json*") if path.name != "origin.json"}
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_text(content)
+    bcsc.run(SPEC, tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.glob("*.json*") if path.name != "origin.json"} == before
+
+
+def test_results_without_their_configuration_are_refused(tmp_path: Path) -> None:
+    bcsc.run(SPEC, tmp_path)
+    (tmp_path / "run.toml").write_bytes(b"\xff")
+    with pytest.raises(StateMismatchError, match="run.toml cannot be read.*--restart"):
+        bcsc.run(SPEC, tmp_path)
+    for name in ("run.toml", "metrics.jsonl", "summary.json"):
+        (tmp_path / name).unlink()
+        with pytest.raises(StateMismatchError, match="holds results but no run.toml"):
+            bcsc.run(SPEC, tmp_path)
+
+
+def test_own_data_of_another_size_or_another_loss_is_another_run(tmp_path: Path) -> None:
+    def data(size: int) -> TensorDataset:
+        return TensorDataset(torch.ones(size, 3), torch.zeros(size, dtype=torch.int64))
+
+    settings = {"out": tmp_path, "blocks": 2, "epochs": 1}
+    bcsc.train(nn.Linear(3, 2), data(40), data(5), **settings)
+    with pytest.raises(StateMismatchError, match="data was 'TensorDataset of 40 samples', is"):
+        bcsc.train(nn.Linear(3, 2), data(41), data(5), **settings)
+    with pytest.raises(StateMismatchError, match="model was 'Linear of 8 parameters, cross_entropy', is"):
+        bcsc.train(nn.Linear(3, 2), data(40), data(5), loss_fn=nn.functional.multi_margin_loss, **settings)
+
+
+def test_a_test_loss_that_is_not_finite_is_divergence(tmp_path: Path) -> None:
+    data = TensorDataset(torch.ones(10, 3), torch.zeros(10, dtype=torch.int64))
+    broken = TensorDataset(torch.full((10, 3), math.inf), torch.zeros(10, dtype=torch.int64))
+    with pytest.raises(Diverged, match="The test loss is nan in epoch 1, inner step 1, block 1"):
+        bcsc.train(nn.Linear(3, 2), data, broken, out=tmp_path, blocks=2, epochs=1)
+    assert read_checkpoint(tmp_path / "checkpoint.pt")["rows"] == []
+
+
 def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(WriteError, match="Cannot write in .*Not a directory.*another --out"):
@@ -134,7 +179,7 @@ def test_a_checkpoint_of_another_network_is_refused_and_kept(tmp_path: Path) -> 
     tiny_run.train(tmp_path, epochs=1)
     (tmp_path / "summary.json").unlink()
     before = (tmp_path / "checkpoint.pt").read_bytes()
-    other = nn.Sequential(nn.Flatten(), nn.Linear(1024, 10))
+    other = nn.Sequential(nn.Flatten(), nn.Linear(1024, 4), nn.LayerNorm(11))  # of as many parameters
     with pytest.raises(CheckpointError, match="is not of this run.*--restart"):
         tiny_run.train(tmp_path, model=other, epochs=1)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before

@@ -37,6 +37,25 @@ def test_a_damaged_newest_gives_way_to_the_one_before_and_says_so(tmp_path: Path
     assert "Going on from checkpoint.previous.pt" in complaint
 
 
+def test_the_good_one_survives_a_crash_in_the_save_after_the_fallback(tmp_path: Path, monkeypatch) -> None:
+    for number in (1, 2):
+        save_checkpoint(tmp_path, {"number": number})
+    (tmp_path / checkpoint.NEWEST).write_bytes(b"damaged")
+    assert load_checkpoint(tmp_path)[0] == {"number": 1}
+    replace = os.replace
+
+    def crash(source: Path, target: Path) -> None:
+        if Path(target).name == checkpoint.NEWEST:
+            raise OSError(errno.EIO, "crash")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(WriteError, match="crash"):
+        save_checkpoint(tmp_path, {"number": 3})
+    assert load_checkpoint(tmp_path)[0] == {"number": 1}
+    assert (tmp_path / checkpoint.DAMAGED).read_bytes() == b"damaged"
+
+
 def test_two_damaged_ones_are_an_error_that_names_the_way_out(tmp_path: Path) -> None:
     for name in (checkpoint.NEWEST, checkpoint.PREVIOUS):
         (tmp_path / name).write_bytes(b"no checkpoint")
@@ -74,6 +93,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(WriteError, match="No space left on device.*untouched"):
+    with pytest.raises(WriteError, match="No space left on device.*(untouched|kept)"):
         write(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
