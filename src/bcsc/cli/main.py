@@ -1,4 +1,4 @@
-"""The parser and the exit codes: 0 done, 2 a user's mistake in one line, 3 diverged, 4 a process lost, 130 interrupted."""
+"""The parser and the exit codes: 0 done, 2 a mistake (one line), 3 diverged, 4 a process lost, 130 interrupted."""
 
 import argparse
 import importlib
