@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, str] = {
     "train": "train one network, or continue where it stopped",
     "runs": "list runs and how they stand",
     "models": "list the networks: parameters, multiply-adds per image, source paper",
+    "bench": "measure what the library costs, against the goals in docs/performance.md",
     "data": "list, fetch, check and look at the data sets",
 }
 

@@ -22,9 +22,11 @@ def crop_and_flip(images: Tensor, augmentations: Tensor) -> Tensor:
     Augmentation ``(flip * 9 + top) * 9 + left`` crops ``top`` rows and ``left`` columns into the padded image.
     """
     flip, top, left = augmentations // SHIFTS**2, augmentations // SHIFTS % SHIFTS, augmentations % SHIFTS
-    both_ways = torch.cat([images, images.flip(-1)])
-    chosen = both_ways.index_select(0, torch.arange(len(images), device=images.device) + len(images) * flip)
-    return crop(F.pad(chosen, (PADDING,) * 4), top, left, images.shape[-2:])
+    # A flipped image cropped on the left is the image cropped as far from the right, and then flipped.
+    left = torch.where(flip == 1, SHIFTS - 1 - left, left)
+    cropped = crop(F.pad(images, (PADDING,) * 4), top, left, images.shape[-2:])
+    flipped = flip.nonzero().flatten()
+    return cropped.index_copy_(0, flipped, cropped.index_select(0, flipped).flip(-1))
 
 
 def crop(images: Tensor, top: Tensor, left: Tensor, size: Sequence[int]) -> Tensor:

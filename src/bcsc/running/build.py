@@ -103,6 +103,12 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     recipe |= {"momentum": spec.momentum, "weight_decay": spec.weight_decay}
     taken = inspect.signature(kind).parameters
     options = {name: value for name, value in recipe.items() if name in taken and value is not None}
+    if (
+        spec.optimizer == "sgd"
+        and torch.device(spec.device).type == "cpu"
+        and not spec.optimizer_options.get("foreach")
+    ):
+        options["fused"] = True  # one operation for the whole step: docs/performance.md
     try:
         base: Optimizer = kind(model.parameters(), **{**options, **spec.optimizer_options})
     except BcscError:
