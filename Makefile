@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test check install clean
+.PHONY: run test check bench bench-compare install clean
 
 run: install  ## the demo: SGD and BCSC on real handwritten digits
 	$(BIN)/bcsc demo
@@ -16,6 +16,12 @@ check: install  ## formatting, lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: install  ## the six goals of docs/performance.md, in under ten minutes on two quiet cores
+	$(BIN)/bcsc bench
+
+bench-compare: install  ## measure again, and compare with the newest record in benchmarks/results
+	$(BIN)/bcsc bench --out build/bench --compare $(lastword $(sort $(wildcard benchmarks/results/*.json)))
 
 install: $(READY)  ## .venv with bcsc and all it needs
 

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "reproduce": "run what stands behind a table or figure of the paper, and report on it",
     "report": "turn run folders into tables, figures, verdicts and one HTML page",
     "models": "list the networks: parameters, multiply-adds per image, source paper",
+    "bench": "measure what the library costs, against the goals in docs/performance.md",
     "data": "list, fetch, check and look at the data sets",
 }
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_least, check_choice, check_same_setup
+from bcsc.optim.block_sgd import step_as_sgd
 from bcsc.optim.masking import STEPS, Mask, Share, given_gradients
 from bcsc.optim.partition import GRANULARITIES, Granularity, check_num_blocks, draw_blocks
 from bcsc.position import Position
@@ -136,7 +137,8 @@ class BlockCyclic(Optimizer):
                 loss = closure()
         shares = self._shares()
         with given_gradients((p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None):
-            STEPS[self.mask](self.base, shares)
+            if not step_as_sgd(self.base, shares, self.mask):
+                STEPS[self.mask](self.base, shares)
         self.advance()
         return loss
 

@@ -143,6 +143,8 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     recipe = {"lr": rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
     taken = inspect.signature(kind).parameters
     options = {name: value for name, value in recipe.items() if name in taken and value is not None}
+    if name == "sgd" and torch.device(spec.device).type == "cpu" and not spec.optimizer_options.get("foreach"):
+        options["fused"] = True  # one operation for the whole step: docs/performance.md
     options |= spec.optimizer_options
     try:
         base: Optimizer = kind(model.parameters(), **options)

@@ -1,0 +1,64 @@
+"""Goal 2: an epoch here against what people use instead."""
+
+from itertools import cycle
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from bcsc.benchmarking import naive, problem
+from bcsc.benchmarking.clock import Ratio, Size, interleaved, ratio
+from bcsc.running.watch import SilentWatcher
+
+
+def epoch_here(num_images: int, num_blocks: int) -> None:
+    """One epoch of what ``bcsc train`` does, without its last test."""
+    problem.trainer("lenet4", num_images, num_blocks).run(lambda: None, lambda: False, SilentWatcher())
+
+
+def pictures(num_images: int) -> tuple[Tensor, Tensor]:
+    """Random images for the naive loops."""
+    feeder = problem.random_feeder(num_images)
+    return feeder.images, feeder.labels
+
+
+def sgd(size: Size) -> Ratio:
+    """The usual script."""
+    images, labels = pictures(size.pick(25_600, 256))
+    contestants = {
+        "here": lambda: epoch_here(len(images), 1),
+        "usual script": lambda: naive.sgd_epoch(images, labels),
+    }
+    medians = interleaved(contestants, size.pick(3, 1))
+    return ratio(2, "epoch of SGD, LeNet4 / the usual script", medians, 1 / 3)
+
+
+def bcsc(size: Size) -> Ratio:
+    """The naive loop."""
+    images, labels = pictures(size.pick(6_400, 128))
+    contestants = {
+        "here": lambda: epoch_here(len(images), problem.BLOCKS),
+        "naive loop": lambda: naive.bcsc_epoch(images, labels),
+    }
+    medians = interleaved(contestants, size.pick(3, 1))
+    return ratio(2, "epoch of BCSC, M = 8, LeNet4 / the naive loop", medians, 0.5)
+
+
+def feeding(size: Size) -> Ratio:
+    """One batch against a DataLoader in the same process."""
+    feeder = problem.random_feeder(size.pick(50_000, 1_000))
+    order = torch.randperm(len(feeder))
+    steps = cycle(enumerate(torch.split(order, problem.BATCH)))
+    usual = iter(DataLoader(naive.ImageByImage(feeder.images, feeder.labels), problem.BATCH, shuffle=True))
+
+    def feed() -> None:
+        step, indices = next(steps)
+        feeder.batch(indices, 0, step)
+
+    medians = interleaved({"here": feed, "image by image": lambda: next(usual)}, size.pick(100, 2))
+    return ratio(2, "feeding a batch of 128 / image by image", medians, 0.1)
+
+
+def measure(size: Size) -> list[Ratio]:
+    """Whole epochs, and feeding by itself."""
+    return [sgd(size), bcsc(size), feeding(size)]

@@ -1,0 +1,64 @@
+"""Time things in turns, so that a slow moment of the machine hits them alike, and keep the medians."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Action = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One number that was measured, and the most it should be; without a goal it is for information."""
+
+    goal: int  # which of the six in docs/performance.md
+    name: str
+    value: float
+    most: float | None
+    seconds: Mapping[str, float]  # the medians behind it
+
+    @property
+    def verdict(self) -> str:
+        """Whether the goal is met."""
+        if self.most is None:
+            return ""
+        return "met" if self.value <= self.most else "not met"
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "verdict": self.verdict}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much to measure: all of it, or just enough to see that it runs."""
+
+    tiny: bool = False
+
+    def pick(self, full: int, tiny: int) -> int:
+        """The number for this size."""
+        return tiny if self.tiny else full
+
+
+def seconds(action: Action) -> float:
+    """How long one call takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def interleaved(contestants: Mapping[str, Action], rounds: int) -> dict[str, float]:
+    """Each contestant's median seconds over rounds in which all take turns; one more round warms up."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds + 1):
+        for name, action in contestants.items():
+            times[name].append(seconds(action))
+    return {name: statistics.median(taken[1:]) for name, taken in times.items()}
+
+
+def ratio(goal: int, name: str, medians: Mapping[str, float], most: float | None) -> Ratio:
+    """The first contestant's time over the second's."""
+    ours, theirs, *_ = medians.values()
+    return Ratio(goal, name, ours / theirs, most, dict(medians))

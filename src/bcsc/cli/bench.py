@@ -1,0 +1,35 @@
+"""``bcsc bench``: measure the six goals of docs/performance.md, and compare with an earlier measurement."""
+
+import argparse
+from pathlib import Path
+
+from bcsc.errors import check_at_least
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the record goes and what it is compared with."""
+    parser.add_argument(
+        "--out", type=Path, default=Path("benchmarks/results"), metavar="DIR", help="folder of the dated records"
+    )
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="an earlier record to compare the new one with")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="CPU threads of torch; one measures best if others compute"
+    )
+    parser.add_argument("--tiny", action="store_true", help="see in seconds that it all runs; the times mean nothing")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, write; a missed goal is no failure."""
+    import torch
+
+    from bcsc.benchmarking import report
+    from bcsc.benchmarking.clock import Size
+
+    old = report.read(arguments.compare) if arguments.compare else None
+    if arguments.threads is not None:
+        torch.set_num_threads(check_at_least("--threads", arguments.threads, 1))
+    path = report.measure(Size(arguments.tiny), arguments.out, print)
+    print(f"\nin {path}")
+    if old is not None:
+        print(f"\nagainst {arguments.compare}:", *report.comparison(old, report.read(path)), sep="\n")
+    return 0
