@@ -3,10 +3,13 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bcsc.catalog.experiments import EXPERIMENTS, Experiment, cut_down
 from bcsc.errors import DamagedRunError, InvalidArgumentError, check_choice
+
+if TYPE_CHECKING:
+    from bcsc.running.campaign import Engine
 
 CUTS = ("epochs", "models", "seeds", "blocks", "subset")
 
@@ -19,6 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="for the runs and the report (default: results/NAME)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time; they share the threads")
+    parser.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="processes here, or tasks of a Ray cluster"
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help="of the Ray cluster; without it one is started here")
     cuts = parser.add_argument_group("to cut an experiment down, which its results then say")
     cuts.add_argument("--epochs", type=int, metavar="N", help="the staircase of learning rates scales with them")
     cuts.add_argument("--models", type=_words, metavar="A,B", help="only these networks")
@@ -48,7 +55,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidArgumentError(
             f"Name an experiment, one of {', '.join(EXPERIMENTS)}; bcsc reproduce --list shows them."
         )
-    return reproduce(arguments.name, cut, arguments.out or Path("results") / arguments.name, arguments.jobs)
+    out = arguments.out or Path("results") / arguments.name
+    return reproduce(arguments.name, cut, out, build_engine(arguments))
+
+
+def build_engine(arguments: argparse.Namespace) -> "Engine":
+    """Where the runs are carried out."""
+    if arguments.engine == "ray":
+        from bcsc.running.ray_tasks import RayTasks
+
+        return RayTasks(arguments.address)
+    if arguments.address is not None:
+        raise InvalidArgumentError("--address is that of a Ray cluster: give --engine ray with it.")
+    from bcsc.running.processes import LocalProcesses
+
+    return LocalProcesses(arguments.jobs)
 
 
 def list_experiments(experiments: list[Experiment]) -> int:
@@ -65,16 +86,16 @@ def list_experiments(experiments: list[Experiment]) -> int:
     return 0
 
 
-def reproduce(name: str, cut: dict[str, Any], out: Path, num_jobs: int) -> int:
+def reproduce(name: str, cut: dict[str, Any], out: Path, engine: "Engine") -> int:
     """Run what is not done yet, then write the report; 1 if a run failed, 130 if interrupted."""
     from bcsc.reports.report import require_extras, write_report
     from bcsc.results.study import write_experiment
     from bcsc.running.campaign import Job, run_campaign, summary_of
-    from bcsc.running.processes import LocalProcesses, sigterm_as_ctrl_c
+    from bcsc.running.processes import sigterm_as_ctrl_c
     from bcsc.running.progress import board
 
     require_extras()
-    experiment, engine = cut_down(EXPERIMENTS[name], **cut), LocalProcesses(num_jobs)
+    experiment = cut_down(EXPERIMENTS[name], **cut)
     check_goes_on(out, experiment)
     write_experiment(out, name, cut)
     jobs = [Job(planned.name, planned.spec, out) for planned in experiment.runs()]
