@@ -134,8 +134,13 @@ def test_three_blocks_do_what_the_mask_says(info: OptimizerInfo, options: dict, 
 
 
 def initial_state(optimizer: Optimizer, state: dict) -> dict:
-    """Zeros, but for Rprop's step sizes and Adamax's smallest norm."""
-    values = {"step_size": optimizer.defaults["lr"], "exp_inf": optimizer.defaults.get("eps")}
+    """Zeros, but for Rprop's step sizes and Adamax's smallest norm; Rprop negates a zero when it maximizes."""
+    defaults = optimizer.defaults
+    values = {
+        "step_size": defaults["lr"],
+        "exp_inf": defaults.get("eps"),
+        "prev": -0.0 if defaults["maximize"] else 0.0,
+    }
     return {name: torch.full_like(x, values.get(name, 0.0)) for name, x in state.items() if isinstance(x, Tensor)}
 
 

@@ -29,7 +29,7 @@ class StepClock(SilentWatcher):
         self._indices = torch.randperm(4 * batch_size)[:batch_size]
         self._resumed = 0.0
 
-    def begin_epoch(self, epoch: int, step: int, steps: int) -> None:
+    def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:
         """The first step begins."""
         self._resumed = time.perf_counter()
 

@@ -1,7 +1,6 @@
 """The step of ``torch.optim.SGD`` on one block, without the copies that other bases need.
 
-It gives the bits of the general way (``bcsc.optim.masking``), but for one case: under ``"update"``, a scalar whose
-momentum is no longer finite is lost at once, instead of when its block comes next.
+It gives the bits of the general way (``bcsc.optim.masking``).
 
 Parameters are stepped in pieces, so that every operation on a piece finds it in the cache; and the block is selected
 by arithmetic, which torch does many scalars at a time, where boolean masks take them one by one.
@@ -140,9 +139,12 @@ def move_whole(piece: Piece, block: int, options: Options) -> None:
 def move_masking_update(piece: Piece, block: int, options: Options) -> None:
     """Let the momenta learn from the whole gradient, then move the block along them."""
     if options["momentum"] and not options["nesterov"]:
-        piece.step({**options, "lr": 0.0})
-        inside = piece.inside(block, piece.parameters[0].dtype)
-        torch._foreach_addcmul_(piece.parameters, inside, piece.momenta, value=-options["lr"])
+        # On a copy: even a step of length zero can change the sign of a zero, or lose a scalar to an infinite momentum.
+        piece._replace(parameters=[p.clone() for p in piece.parameters]).step({**options, "lr": 0.0})
+        dtype = piece.parameters[0].dtype
+        momenta_inside = torch._foreach_mul(bits(piece.momenta), piece.inside(block, INTEGERS[dtype]))
+        # Outside the block -lr times a zero is added, which is a negative zero, and so changes no bit.
+        torch._foreach_add_(piece.parameters, [x.view(dtype) for x in momenta_inside], alpha=-options["lr"])
     else:
         moved = [p.clone() for p in piece.parameters]
         piece._replace(parameters=moved).step(options)

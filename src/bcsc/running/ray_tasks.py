@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bcsc.catalog.spec import RunSpec
-from bcsc.errors import BcscError, MissingExtraError
+from bcsc.errors import BcscError, Diverged, Interrupted, MissingExtraError
 from bcsc.running.campaign import STATE_OF_EXIT, Job
 from bcsc.running.processes import POLL_SECONDS, TRAIN
 from bcsc.running.run import RunOptions, run
 from bcsc.running.watch import PlainWatcher
 from bcsc.training.checkpoint import NEWEST, PREVIOUS, write_whole
-from bcsc.training.trainer import Diverged, Interrupted
 
 MAX_LOSSES = 3  # of workers, for one run; then it has failed
 EXIT_OF_STATE = {state: code for code, state in STATE_OF_EXIT.items()}
@@ -48,7 +47,7 @@ class Reporter(PlainWatcher):
         """A line of the log."""
         self._lines.append(f"{text}\n")
 
-    def begin_epoch(self, epoch: int, step: int, steps: int) -> None:
+    def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:
         """The epoch before has just been saved."""
         self.send()
 

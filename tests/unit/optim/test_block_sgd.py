@@ -125,7 +125,7 @@ def test_outside_the_block_not_even_nan_comes_in(mask: str) -> None:
     p = nn.Parameter(torch.ones(100))
     optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1), 2, mask=mask)
     p.grad = torch.full_like(p, float("nan"))
-    outside = optimizer._current_cut().labels[0] != optimizer.block
+    outside = optimizer.cut().labels[0] != optimizer.block
     optimizer.step()
     assert (p[outside] == 1).all()
     assert p[~outside].isnan().all()
@@ -172,3 +172,15 @@ def test_hooks_and_schedulers_on_the_base_see_its_steps() -> None:
     p.grad = torch.ones(10)
     optimizer.step()
     assert calls == ["stepped"]
+
+
+@pytest.mark.parametrize("mask", ["update", "all"])
+def test_outside_the_block_not_even_the_sign_of_a_zero_changes(mask: str) -> None:
+    values = torch.tensor([0.0, -0.0, 1.0, -1.0] * 16)
+    p = nn.Parameter(values.clone())
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1, momentum=0.9), 4, mask=mask)
+    for gradient in (1.0, -1.0, float("inf"), float("nan")):
+        before, outside = p.detach().clone(), optimizer.cut().labels[0] != optimizer.block
+        p.grad = torch.full_like(p, gradient)
+        optimizer.step()
+        assert torch.equal(p.detach()[outside].view(torch.int32), before[outside].view(torch.int32))
