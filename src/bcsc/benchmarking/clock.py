@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+
 Action = Callable[[], object]
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -42,19 +45,24 @@ class Size:
         return tiny if self.tiny else full
 
 
-def seconds(action: Action) -> float:
+def now() -> float:
+    """On one thread the CPU time of this process, which others on the machine disturb least; else the wall clock."""
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
+def seconds(action: Action, clock: Clock = now) -> float:
     """How long one call takes."""
-    start = time.perf_counter()
+    start = clock()
     action()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def interleaved(contestants: Mapping[str, Action], rounds: int) -> dict[str, float]:
+def interleaved(contestants: Mapping[str, Action], rounds: int, clock: Clock = now) -> dict[str, float]:
     """Each contestant's median seconds over rounds in which all take turns; one more round warms up."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds + 1):
         for name, action in contestants.items():
-            times[name].append(seconds(action))
+            times[name].append(seconds(action, clock))
     return {name: statistics.median(taken[1:]) for name, taken in times.items()}
 
 

@@ -18,7 +18,7 @@ def forward_backward(size: Size) -> Ratio:
     plain = problem.ForwardBackward(naive.plain_lenet4())
     plain.images = plain.images.contiguous()
     contestants = {"here": problem.ForwardBackward(problem.lenet4()), "plain": plain}
-    return ratio(3, "forward-backward of LeNet4 / the plain module", interleaved(contestants, size.pick(150, 2)), 0.75)
+    return ratio(3, "forward-backward of LeNet4 / the plain module", interleaved(contestants, size.pick(60, 2)), 0.75)
 
 
 def seconds_for(threads: int, num_steps: int) -> float:
@@ -48,7 +48,7 @@ def waiting(policy: str) -> Iterator[None]:
 
 def two_runs(size: Size) -> list[Ratio]:
     """Two runs side by side on a thread each, against one after the other on two threads that spin or sleep."""
-    num_steps = size.pick(60, 2)
+    num_steps = size.pick(40, 2)
     pools = {}
     for policy in ("active", "passive"):
         with waiting(policy):
@@ -64,7 +64,7 @@ def two_runs(size: Size) -> list[Ratio]:
         "one by one, two threads, active": lambda: one_by_one("active"),
         "one by one, two threads, passive": lambda: one_by_one("passive"),
     }
-    medians = interleaved(contestants, size.pick(5, 1))
+    medians = interleaved(contestants, size.pick(3, 1), time.perf_counter)
     for pool in pools.values():
         pool.shutdown()
     ours, active, passive = medians.values()

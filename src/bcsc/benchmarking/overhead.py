@@ -2,14 +2,13 @@
 
 import copy
 import statistics
-import time
 from collections import defaultdict
 
 import torch
 from torch import Tensor
 
 from bcsc.benchmarking import problem
-from bcsc.benchmarking.clock import Ratio, Size, seconds
+from bcsc.benchmarking.clock import Ratio, Size, now, seconds
 from bcsc.data.feeding import Feeder
 from bcsc.running.watch import SilentWatcher
 from bcsc.training.trainer import Trainer
@@ -31,17 +30,17 @@ class StepClock(SilentWatcher):
 
     def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:
         """The first step begins."""
-        self._resumed = time.perf_counter()
+        self._resumed = now()
 
     def after_step(self, loss: Tensor) -> None:
         """A step ends; the parts are timed; the next one begins."""
-        self.times["whole"].append(time.perf_counter() - self._resumed)
+        self.times["whole"].append(now() - self._resumed)
         step = len(self.times["whole"])
         self.times["forward-backward"].append(seconds(self._forward_backward))
         self.times["feeding"].append(seconds(lambda: self._feeder.batch(self._indices, 0, step)))
         self.times["step"].append(seconds(self._blockwise.step))
         self.times["base step"].append(seconds(self._base.step))
-        self._resumed = time.perf_counter()
+        self._resumed = now()
 
 
 def inner_step(model: str, batch_size: int, num_steps: int, most: float) -> Ratio:
@@ -64,6 +63,6 @@ def inner_step(model: str, batch_size: int, num_steps: int, most: float) -> Rati
 
 def measure(size: Size) -> list[Ratio]:
     """The three networks; the tiny size has one."""
-    steps = {"lenet4": size.pick(160, 8), "mobilenet": 16, "resnet18": 16}
+    steps = {"lenet4": size.pick(120, 8), "mobilenet": 16, "resnet18": 8}
     networks = {"lenet4": NETWORKS["lenet4"]} if size.tiny else NETWORKS
     return [inner_step(model, batch, steps[model], most) for model, (batch, most) in networks.items()]

@@ -1,6 +1,7 @@
 """``bcsc bench``: measure the six goals of docs/performance.md, and compare with an earlier measurement."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from bcsc.errors import check_at_least
@@ -13,7 +14,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--compare", type=Path, metavar="FILE", help="an earlier record to compare the new one with")
     parser.add_argument(
-        "--threads", type=int, metavar="N", help="CPU threads of torch; one measures best if others compute"
+        "--threads",
+        type=int,
+        metavar="N",
+        help="CPU threads of torch; with one, CPU time is measured where only this process works",
     )
     parser.add_argument("--tiny", action="store_true", help="see in seconds that it all runs; the times mean nothing")
 
@@ -28,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     old = report.read(arguments.compare) if arguments.compare else None
     if arguments.threads is not None:
         torch.set_num_threads(check_at_least("--threads", arguments.threads, 1))
-    path = report.measure(Size(arguments.tiny), arguments.out, print)
+    path = report.measure(Size(arguments.tiny), arguments.out, partial(print, flush=True))
     print(f"\nin {path}")
     if old is not None:
         print(f"\nagainst {arguments.compare}:", *report.comparison(old, report.read(path)), sep="\n")
