@@ -7,6 +7,7 @@ import torch
 
 from bcsc.distributed.collectives import Ranks
 from bcsc.running.watch import SilentWatcher
+from bcsc.seeding import stream_key
 from tests.distributed.group import in_process_group
 from tests.distributed.problem import measurements, network, trained, trainer, weights
 
@@ -40,10 +41,9 @@ def train_with_unlike_batch_norm(ranks):
     return weights(run), model[1].running_mean, measurements(run)
 
 
-def stop_on_one_rank(ranks):
+def stop_on_one_rank(ranks, num_blocks):
     """Rank 1 alone is asked to stop; where does each rank stop?"""
-    run = trainer(ranks, 8, "update")
-    object.__setattr__(run.plan, "checkpoint_every", 5)
+    run = trainer(ranks, num_blocks, "update")
     try:
         run.run(lambda: None, lambda: ranks.rank == 1, SilentWatcher())
     except Exception as error:
@@ -64,7 +64,8 @@ def diverge_on_one_rank(ranks):
 
 
 def several_laws(ranks):
-    return train_with_unlike_batch_norm(ranks), stop_on_one_rank(ranks), diverge_on_one_rank(ranks)
+    stopped = [stop_on_one_rank(ranks, num_blocks) for num_blocks in (8, 1)]
+    return train_with_unlike_batch_norm(ranks), stopped, diverge_on_one_rank(ranks)
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +82,20 @@ def test_batch_norm_ends_alike_on_all_ranks(two_ranks):
 
 @pytest.mark.slow
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(two_ranks):
-    assert [stopped[:2] for _, stopped, _ in two_ranks] == [("Interrupted", 5), ("Interrupted", 5)]
+    for _, (in_mid_epoch, at_the_end_of_a_short_epoch), _ in two_ranks:
+        assert in_mid_epoch[:2] == ("Interrupted", 8)
+        assert at_the_end_of_a_short_epoch[:2] == ("Interrupted", 3)
 
 
 @pytest.mark.slow
 def test_one_process_goes_on_where_two_have_stopped(two_ranks):
-    resumed = trainer(Ranks(), 8, "update")
-    resumed.load_state_dict(two_ranks[0][1][2])
-    resumed.run(lambda: None, lambda: False, SilentWatcher())
-    unbroken = trained(Ranks(), 8, "update")
-    torch.testing.assert_close(weights(resumed), weights(unbroken), rtol=0, atol=1e-10)
-    torch.testing.assert_close(torch.tensor(measurements(resumed)), torch.tensor(measurements(unbroken)))
+    for num_blocks, (_, _, state) in zip((8, 1), two_ranks[0][1], strict=True):
+        resumed = trainer(Ranks(), num_blocks, "update")
+        resumed.load_state_dict(state)
+        resumed.run(lambda: None, lambda: False, SilentWatcher())
+        unbroken = trained(Ranks(), num_blocks, "update")
+        torch.testing.assert_close(weights(resumed), weights(unbroken), rtol=0, atol=1e-10)
+        torch.testing.assert_close(torch.tensor(measurements(resumed)), torch.tensor(measurements(unbroken)))
 
 
 @pytest.mark.slow
@@ -99,3 +103,10 @@ def test_divergence_on_one_rank_is_noticed_by_all_alike(two_ranks):
     first, second = (diverged for _, _, diverged in two_ranks)
     assert first == second
     assert first[0] == "Diverged"
+
+
+def test_no_two_ranks_drop_the_same_units_and_one_rank_drops_what_it_always_did():
+    keys = [trainer(Ranks(rank, 3), 2, "update")._dropout_key() for rank in range(3)]
+    alone = trainer(Ranks(), 2, "update")._dropout_key()
+    assert len({*keys, alone}) == 4
+    assert alone == stream_key(0, "dropout", 0)

@@ -7,6 +7,7 @@ driver submits the run again together with what it has, and the run continues fr
 import os
 import platform
 import shlex
+import signal
 import tempfile
 import traceback
 from collections.abc import Generator, Sequence
@@ -109,8 +110,7 @@ class RayTasks:
     def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         from ray.util.queue import Queue
 
-        if not self._ray.is_initialized():
-            self._ray.init(address=self.address, include_dashboard=False, log_to_driver=False)
+        self._join_cluster()
         outbox = Queue(actor_options={"num_cpus": 0})
         losses = dict.fromkeys((job.name for job in jobs), 0)
         by_name = {job.name: job for job in jobs}
@@ -132,6 +132,14 @@ class RayTasks:
             self._interrupt(list(running))
             take_in(outbox, by_name)
             outbox.shutdown()
+
+    def _join_cluster(self) -> None:
+        """Unless there is one already. Ray puts a handler of its own in the place of the campaign's, so put it back."""
+        if not self._ray.is_initialized():
+            on_sigterm = signal.getsignal(signal.SIGTERM)
+            options = {"address": self.address} if self.address else {"include_dashboard": False}
+            self._ray.init(**options, log_to_driver=False)
+            signal.signal(signal.SIGTERM, on_sigterm)
 
     def command(self, job: Job) -> str:
         return shlex.join([*TRAIN, "--config", str(job.config), "--out", str(job.folder)])

@@ -19,6 +19,7 @@ from bcsc.training.rank_state import average_buffers, rank_states, restore_rank_
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 STEPS_BETWEEN_LOOKS = 64  # the losses are looked at together, as looking waits for the device
+STEPS_BETWEEN_QUESTIONS = 8  # whether another rank was asked to stop, which costs a message
 
 
 class Batch(NamedTuple):
@@ -187,8 +188,10 @@ class Trainer:
         """Between two steps: notice divergence, save, stop. All ranks look, and stop, after the same step."""
         step, every, at_once = self.optimizer.inner_step, self.plan.checkpoint_every, self.data.division.steps_at_once
         must_save = every is not None and step % every < at_once
-        must_look = must_save or step % STEPS_BETWEEN_LOOKS < at_once
-        stop = (must_look or self.ranks.alone) and self.ranks.any(stop_asked())
+        is_last = step == self.data.batches_per_epoch // self.data.batches_per_step
+        must_look = must_save or is_last or step % STEPS_BETWEEN_LOOKS < at_once
+        must_ask = must_look or self.ranks.alone or step % STEPS_BETWEEN_QUESTIONS < at_once
+        stop = must_ask and self.ranks.any(stop_asked())
         if must_look or stop:
             self._refuse_divergence()
         if must_save or stop:

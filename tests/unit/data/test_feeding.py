@@ -195,3 +195,12 @@ def test_two_epochs_in_eight_blocks_hold_peak_memory_under_twice_the_raw_set_and
     used, allowed = map(int, done.stdout.split())
     both_parts = 60_000 * 3 * 32 * 32
     assert both_parts < used < allowed
+
+
+def test_the_parts_of_a_batch_are_what_the_whole_batch_has_there():
+    fed, indices = feeder(augment=True, seed=1), torch.tensor([3, 0, 3, 19, 7])
+    images, labels = fed.batch(indices, epoch=2, step=3)
+    for part in (slice(0, None, 2), slice(1, None, 2), slice(0, 1)):
+        part_images, part_labels = fed.batch(indices, epoch=2, step=3, part=part)
+        assert torch.equal(part_images, images[part])
+        assert torch.equal(part_labels, labels[part])
