@@ -70,3 +70,12 @@ def test_mnist_in_four_epochs_is_as_accurate_as_it_should_be() -> None:
     final = final_accuracies("mnist-4-epochs")
     assert final["sgd"] > 97.5
     assert final["bcsc4"] > 98.7
+
+
+def test_the_table_of_the_masks_is_that_of_its_records() -> None:
+    table = (ROOT / "docs" / "decisions" / "0001-what-the-block-masks.md").read_text()
+    final = final_accuracies("masks")
+    assert len(final) == 12
+    for arm in ("sgd", "update", "gradient", "all"):
+        values = [final[f"{arm}-{seed}"] for seed in range(3)]
+        assert f"{', '.join(f'{value:.2f}' for value in values)} | {sum(values) / 3:.2f} |" in table
