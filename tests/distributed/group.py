@@ -22,7 +22,7 @@ def in_process_group(size: int, function: Callable[..., Any], *arguments: Any, f
 def _work(rank: int, size: int, function: Callable[..., Any], arguments: tuple[Any, ...], folder: str) -> None:
     torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(minutes=5))
     try:
         torch.save(function(Ranks(rank, size), *arguments), f"{folder}/{rank}.pt")
         dist.barrier()

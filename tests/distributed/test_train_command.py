@@ -40,13 +40,13 @@ def two_processes(out: Path, *more: str, of_second: tuple[str, ...] = ()) -> lis
 
 def ended(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
     """Exit code, output and messages of each."""
-    texts = [process.communicate(timeout=120) for process in processes]
+    texts = [process.communicate(timeout=300) for process in processes]
     return [(process.returncode, *text) for process, text in zip(processes, texts, strict=True)]
 
 
 def wait_for_step(out: Path, epoch: int, step: int) -> None:
     """Until a checkpoint from inside the epoch is there."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         state = load_checkpoint(out)[0] if out.exists() else None
         own = state["optimizer"]["block_cyclic"] if state else {"epoch": 0, "step": 0}
