@@ -63,11 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
     spec = RunSpec(**settings(arguments))
     if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
         raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
+    from bcsc.running.memory import keep_freed_memory
     from bcsc.running.run import RunOptions
     from bcsc.running.run import run as run_spec
     from bcsc.running.watch import watcher_for
     from bcsc.training.trainer import Diverged, Interrupted
 
+    keep_freed_memory()
     watcher = watcher_for(spec.epochs)
     options = RunOptions(arguments.restart, arguments.checkpoint_every, arguments.tensorboard, watcher)
     with watcher if hasattr(watcher, "__enter__") else nullcontext():
