@@ -28,8 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     from bcsc.benchmarking import report
     from bcsc.benchmarking.clock import Size
+    from bcsc.running.memory import keep_freed_memory
 
     old = report.read(arguments.compare) if arguments.compare else None
+    keep_freed_memory()  # as bcsc train does
     if arguments.threads is not None:
         torch.set_num_threads(check_at_least("--threads", arguments.threads, 1))
     path = report.measure(Size(arguments.tiny), arguments.out, partial(print, flush=True))

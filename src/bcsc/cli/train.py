@@ -63,10 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
     from bcsc.distributed.collectives import RankLostError
     from bcsc.distributed.processes import is_first
+    from bcsc.running.memory import keep_freed_memory
     from bcsc.running.run import RunOptions
     from bcsc.running.run import run as run_spec
     from bcsc.running.watch import SilentWatcher, watcher_for
 
+    keep_freed_memory()
     try:
         with watcher_for(spec.epochs) if is_first() else SilentWatcher() as watcher:
             options = RunOptions(arguments.restart, arguments.checkpoint_every, arguments.tensorboard, watcher)
