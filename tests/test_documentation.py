@@ -66,6 +66,12 @@ def test_the_records_say_what_the_documentation_says_of_them() -> None:
     )
 
 
+def test_the_table_on_the_block_parallel_mode_is_that_of_its_records() -> None:
+    text, final = (ROOT / "docs" / "distributed.md").read_text(), final_accuracies("mnist-block-parallel")
+    for experiment in {name.rpartition("-")[0] for name in final}:
+        assert ", ".join(f"{final[f'{experiment}-{seed}']:.2f}" for seed in range(3)) in text
+
+
 def test_mnist_in_four_epochs_is_as_accurate_as_it_should_be() -> None:
     final = final_accuracies("mnist-4-epochs")
     assert final["sgd"] > 97.5
