@@ -155,3 +155,10 @@ def test_batch_size_at_is_the_size_of_the_batch():
     for options in ({}, {"samples": "everything"}, {"samples": "random"}, {"samples": "one-shuffle"}):
         sampler = BlockCyclicSampler(21, 8, 3, **options)
         assert [sampler.batch_size_at(step) for step in range(len(sampler))] == [len(batch) for batch in sampler]
+
+
+def test_a_parameter_without_a_dimension_is_refused_unless_the_base_is_sgd():
+    scalar = [torch.nn.Parameter(torch.zeros(())), torch.nn.Parameter(torch.zeros(3))]
+    with pytest.raises(UnsupportedOptimizerError, match=r"Give the parameter a shape of \(1,\)"):
+        BlockParallel(BlockCyclic(torch.optim.NAdam(scalar), 2), Ranks(0, 2))
+    BlockParallel(BlockCyclic(torch.optim.SGD(scalar), 2), Ranks(0, 2))

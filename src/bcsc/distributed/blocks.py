@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import SGD
 
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.packing import packed, unpack_
@@ -232,6 +233,11 @@ def refuse_unfit(optimizer: BlockCyclic, ranks: Ranks) -> None:
         raise InvalidArgumentError(
             f"The number of ranks must divide the number of blocks in the block-parallel mode, "
             f"got {ranks.size} ranks and {optimizer.num_blocks} blocks."
+        )
+    if type(optimizer.base) is not SGD and any(p.dim() == 0 for p in optimizer.cut().parameters):
+        raise UnsupportedOptimizerError(
+            "The block-parallel mode cannot tell a scalar parameter's own state from its step count with a base other "
+            "than SGD. Give the parameter a shape of (1,), or take the exact mode."
         )
     if type(optimizer.base).__name__ in NOT_BY_ELEMENT:
         raise UnsupportedOptimizerError(
