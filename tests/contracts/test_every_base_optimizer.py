@@ -139,7 +139,7 @@ def initial_state(optimizer: Optimizer, state: dict) -> dict:
     values = {
         "step_size": defaults["lr"],
         "exp_inf": defaults.get("eps"),
-        "prev": -0.0 if defaults["maximize"] else 0.0,
+        "prev": -0.0 if defaults.get("maximize") else 0.0,
     }
     return {name: torch.full_like(x, values.get(name, 0.0)) for name, x in state.items() if isinstance(x, Tensor)}
 

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, get_args
 
 from bcsc.catalog.spec import CHOICES, RunSpec, settings_from_toml
-from bcsc.errors import BcscError, Diverged, InvalidArgumentError
+from bcsc.errors import Diverged, Interrupted, InvalidArgumentError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
     spec = RunSpec(**settings(arguments))
     if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
         raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
-    from bcsc.distributed.collectives import RankLostError
     from bcsc.distributed.processes import is_first
     from bcsc.running.memory import keep_freed_memory
     from bcsc.running.run import RunOptions
@@ -75,10 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
             summary = run_spec(spec, arguments.out, options).summary
         if summary["state"] == "diverged":
             raise Diverged(f"This run diverged: {summary['message']}")
-    except BcscError as error:
-        if is_first() or isinstance(error, RankLostError):
+    except (Diverged, Interrupted) as ending:
+        if is_first():
             raise
-        return error.exit_code  # the first rank says it for all
+        return ending.exit_code  # the first rank says it for all
     if is_first():
         accuracy = summary["test_accuracy"]
         print(f"test accuracy: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {arguments.out}")

@@ -88,5 +88,5 @@ class Ranks:
             raise RankLostError(
                 f"Rank {self.rank} of {self.size} has lost touch with another rank, which died or hangs "
                 f"({str(error).splitlines()[0][:120]}). "
-                "The last checkpoint is good: the same command goes on from there."
+                "The last checkpoint is good. The same command goes on from there."
             ) from error
