@@ -38,7 +38,12 @@ def started_group() -> Iterator[Ranks]:
         dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
         raise RankLostError(f"The processes did not find each other: {str(error).splitlines()[0]}") from error
+    complete = True
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
+    except RankLostError:
+        complete = False  # taking the group down would wait for the lost rank, or abort
+        raise
     finally:
-        dist.destroy_process_group()
+        if complete:
+            dist.destroy_process_group()

@@ -24,7 +24,7 @@ from bcsc.running.events import EventLog
 from bcsc.running.folder import ORIGIN, OUTLIERS, SUMMARY, RunFolder
 from bcsc.running.origin import describe_origin, now
 from bcsc.running.watch import SilentWatcher
-from bcsc.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from bcsc.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, set_damaged_aside
 from bcsc.training.history import EpochRow, accuracy_summary
 from bcsc.training.trainer import LossFunction, Trainer
 
@@ -161,6 +161,7 @@ class Recorder:
         state, complaint = load_checkpoint(self.folder.path)
         if complaint:
             self.options.watcher.say(complaint)
+            set_damaged_aside(self.folder.path)
         return state
 
     def _begin_or_continue(self, state: dict[str, Any] | None) -> None:

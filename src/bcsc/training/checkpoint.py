@@ -51,10 +51,7 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
-    """The newest readable checkpoint, without running code from it, and a word on what was wrong with a newer one.
-
-    A damaged newest is moved aside, so that the next one saved does not take the place of the good one before it.
-    """
+    """The newest readable checkpoint, without running code from it, and a word on what was wrong with a newer one."""
     complaints = []
     for name in (NEWEST, PREVIOUS):
         path = folder / name
@@ -64,12 +61,15 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
             except CheckpointError as error:
                 complaints.append(str(error))
             else:
-                if complaints:
-                    os.replace(folder / NEWEST, folder / DAMAGED)
                 return state, f"{complaints[0]} Going on from {name}." if complaints else None
     if complaints:
         raise CheckpointError(f"{' '.join(complaints)} Begin anew with --restart, which keeps this folder aside.")
     return None, None
+
+
+def set_damaged_aside(folder: Path) -> None:
+    """Rename a damaged newest checkpoint, so that the next one saved does not take the place of the good one before."""
+    os.replace(folder / NEWEST, folder / DAMAGED)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

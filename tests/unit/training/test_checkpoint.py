@@ -42,6 +42,7 @@ def test_the_good_one_survives_a_crash_in_the_save_after_the_fallback(tmp_path: 
         save_checkpoint(tmp_path, {"number": number})
     (tmp_path / checkpoint.NEWEST).write_bytes(b"damaged")
     assert load_checkpoint(tmp_path)[0] == {"number": 1}
+    checkpoint.set_damaged_aside(tmp_path)
     replace = os.replace
 
     def crash(source: Path, target: Path) -> None:
