@@ -59,7 +59,7 @@ def final_accuracies(record: str) -> dict[str, float]:
 
 def test_the_records_say_what_the_documentation_says_of_them() -> None:
     text = (ROOT / "records" / "README.md").read_text()
-    for record in ("mnist-4-epochs", "demo"):
+    for record in ("mnist-4-epochs", "mnist-4-epochs-fused", "demo"):
         assert all(f"{accuracy:.2f} %" in text for accuracy in final_accuracies(record).values())
     assert all(
         f"{accuracy:.2f} %" in (ROOT / "README.md").read_text() for accuracy in final_accuracies("demo").values()
