@@ -1,6 +1,7 @@
 """Batches from memory: the whole set lives on the device as bytes, a batch is gathered and prepared there in one go."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,15 @@ from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
 
 EVERYTHING = slice(None)
+IMAGES_AT_ONCE = 1024  # cropped together: enough that their number counts and not the calls, and they fit in the cache
+
+
+class Step(NamedTuple):
+    """The samples of one step of an epoch, and the part of them that is wanted."""
+
+    number: int
+    indices: Tensor
+    part: slice = EVERYTHING
 
 
 class Feeder(Dataset[tuple[Tensor, int]]):
@@ -61,28 +71,65 @@ class Feeder(Dataset[tuple[Tensor, int]]):
 
     def batch(self, indices: Tensor, epoch: int = 0, step: int = 0, part: slice = EVERYTHING) -> tuple[Tensor, Tensor]:
         """The images and labels at ``indices``, as step ``step`` of epoch ``epoch`` sees them, or a part of them."""
-        labels = self.labels.index_select(0, indices[part].to(self.labels.device))
-        return normalise(self.pixels(indices, epoch, step, part), self._scale, self._shift), labels
+        return next(self.batches(epoch, [Step(step, indices, part)]))
 
-    def pixels(self, indices: Tensor, epoch: int = 0, step: int = 0, part: slice = EVERYTHING) -> Tensor:
-        """The same images before they are normalised, as bytes."""
-        return self._gather(indices, part, "augment", epoch, step)
+    def batches(self, epoch: int, steps: Iterable[Step]) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches of many steps: those of :meth:`batch`, but faster, as several are cropped and flipped at once."""
+        for group in groups_of_images(steps, IMAGES_AT_ONCE):
+            labels = self.labels.index_select(0, wanted_in(group).to(self.labels.device))
+            sizes = [len(step.indices[step.part]) for step in group]
+            parts = (torch.split(tensor, sizes) for tensor in (self._pixels(epoch, group), labels))
+            for own_pixels, own_labels in zip(*parts, strict=True):
+                yield normalise(own_pixels, self._scale, self._shift), own_labels
+
+    def pixels(self, indices: Tensor, epoch: int = 0, step: int = 0) -> Tensor:
+        """The images of :meth:`batch` before they are normalised, as bytes."""
+        return self._pixels(epoch, [Step(step, indices)])
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         position = range(len(self))[index]
-        pixels = self._gather(torch.tensor([position]), EVERYTHING, "augment-sample", self.epoch, position)
+        augmentation = self._draw(1, "augment-sample", self.epoch, position)
+        pixels = self._prepared(torch.tensor([position]), augmentation)
         return normalise(pixels, self._scale, self._shift)[0], int(self.labels[position])
 
     def set_epoch(self, epoch: int) -> None:
         """Augment differently from now on when used as a ``Dataset``."""
         self.epoch = epoch
 
-    def _gather(self, indices: Tensor, part: slice, purpose: str, *position: int) -> Tensor:
-        wanted = indices[part].to(self.images.device)
+    def _pixels(self, epoch: int, steps: Sequence[Step]) -> Tensor:
+        draws = [self._draw(len(step.indices), "augment", epoch, step.number)[step.part] for step in steps]
+        return self._prepared(wanted_in(steps), torch.cat(draws))
+
+    def _draw(self, num_images: int, purpose: str, *position: int) -> Tensor:
+        """An augmentation for each image; nothing is drawn where none is wanted."""
         if not self.augment:
-            return pad_to(self.images.index_select(0, wanted), self.image_size)
-        augmentations = draw_augmentations(len(indices), stream(self.seed, purpose, *position))[part]
-        return crop_and_flip(self.images, wanted, augmentations, self.image_size)
+            return torch.empty(num_images)
+        return draw_augmentations(num_images, stream(self.seed, purpose, *position))
+
+    def _prepared(self, indices: Tensor, augmentations: Tensor) -> Tensor:
+        indices = indices.to(self.images.device)
+        if not self.augment:
+            return pad_to(self.images.index_select(0, indices), self.image_size)
+        return crop_and_flip(self.images, indices, augmentations, self.image_size)
+
+
+def wanted_in(steps: Sequence[Step]) -> Tensor:
+    """The samples that are wanted, of all steps."""
+    return torch.cat([step.indices[step.part] for step in steps])
+
+
+def groups_of_images(steps: Iterable[Step], num_images: int) -> Iterator[list[Step]]:
+    """The steps in order, as many together as have ``num_images`` samples; a larger one is by itself."""
+    group: list[Step] = []
+    size = 0
+    for step in steps:
+        if group and size + len(step.indices) > num_images:
+            yield group
+            group, size = [], 0
+        group.append(step)
+        size += len(step.indices)
+    if group:
+        yield group
 
 
 def training_feeder(

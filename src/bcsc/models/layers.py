@@ -10,12 +10,23 @@ from bcsc.errors import InvalidArgumentError
 
 
 class ImageClassifier(nn.Module):
-    """The layers in order, from images of one fixed shape to one score per class."""
+    """The layers in order, from images of one fixed shape to one score per class.
 
-    def __init__(self, *layers: nn.Module, in_channels: int, image_size: int = 32) -> None:
+    The images are laid out as ``memory_format`` says on entry, and that layout spreads through all layers: most
+    convolutions and all pooling are fastest on a CPU with their channels last.
+    """
+
+    def __init__(
+        self,
+        *layers: nn.Module,
+        in_channels: int,
+        image_size: int = 32,
+        memory_format: torch.memory_format = torch.channels_last,
+    ) -> None:
         super().__init__()
         self.layers = nn.Sequential(*layers)
         self.input_shape = (in_channels, image_size, image_size)
+        self.memory_format = memory_format
 
     def forward(self, images: Tensor) -> Tensor:
         if images.shape[1:] != self.input_shape:
@@ -23,8 +34,7 @@ class ImageClassifier(nn.Module):
                 f"This network takes images of shape (batch, {', '.join(map(str, self.input_shape))}), got "
                 f"{tuple(images.shape)}. Build it with fitting in_channels and image_size, or pad the images."
             )
-        # Convolutions and pooling are fastest on a CPU in this layout; it spreads through all layers from here.
-        scores: Tensor = self.layers(images.contiguous(memory_format=torch.channels_last))
+        scores: Tensor = self.layers(images.contiguous(memory_format=self.memory_format))
         return scores
 
 

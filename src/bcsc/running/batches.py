@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from bcsc.data.feeding import Feeder
+from bcsc.data.feeding import Feeder, Step
 from bcsc.data.shuffles import BlockCyclicSampler
 from bcsc.distributed.division import WHOLE, Division
 from bcsc.errors import InvalidArgumentError
@@ -36,8 +36,11 @@ class SampledData:
         batches = islice(self.sampler.index_batches(epoch, numbers.start), 0, None, numbers.step)
         return zip(numbers, batches, strict=True)
 
-    def _as_batch(self, images: Tensor, labels: Tensor, num_samples: int) -> Batch:
-        return Batch(images, labels, self.division.num_counted(num_samples), num_samples)
+    def _as_batches(self, start: int, parts: Iterator[tuple[Tensor, Tensor]]) -> Iterator[Batch]:
+        """This rank's parts of the mini-batches from number ``start`` on, with the sizes of the whole ones."""
+        for step, (inputs, labels) in zip(self.division.batches(start, self.batches_per_epoch), parts, strict=True):
+            num_samples = self.sampler.batch_size_at(step)
+            yield Batch(inputs, labels, self.division.num_counted(num_samples), num_samples)
 
 
 class FeederData(SampledData):
@@ -56,9 +59,9 @@ class FeederData(SampledData):
 
     def training_batches(self, epoch: int, start: int) -> Iterator[Batch]:
         """The batches of ``epoch`` from number ``start`` on."""
-        for step, indices in self._index_batches(epoch, start):
-            images, labels = self._train.batch(indices, epoch, step, self.division.part(len(indices)))
-            yield self._as_batch(images, labels, len(indices))
+        index_batches = self._index_batches(epoch, start)
+        steps = (Step(step, indices, self.division.part(len(indices))) for step, indices in index_batches)
+        return self._as_batches(start, self._train.batches(epoch, steps))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's batches of the test set."""
@@ -87,9 +90,7 @@ class LoaderData(SampledData):
         if hasattr(self._train, "set_epoch"):
             self._train.set_epoch(epoch)
         parts = (indices[self.division.part(len(indices))].tolist() for _, indices in self._index_batches(epoch, start))
-        loaded = self._on_device(DataLoader(self._train, batch_sampler=parts))
-        for step, (inputs, labels) in zip(self.division.batches(start, self.batches_per_epoch), loaded, strict=True):
-            yield self._as_batch(inputs, labels, self.sampler.batch_size_at(step))
+        return self._as_batches(start, self._on_device(DataLoader(self._train, batch_sampler=parts)))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's batches of the test set."""

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
-from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
+from bcsc.data.feeding import Feeder, Step, evaluation_feeder, groups_of_images, training_feeder
 from bcsc.data.sources import load
 from bcsc.data.transforms import NUM_AUGMENTATIONS
 from bcsc.errors import InvalidArgumentError
@@ -163,7 +163,7 @@ def test_images_are_never_cut_to_a_smaller_size():
 FEED_TWO_EPOCHS = r"""
 import re, torch
 from pathlib import Path
-from bcsc.data.feeding import Feeder, training_feeder
+from bcsc.data.feeding import Feeder, Step, training_feeder
 from bcsc.data.sources import load
 from bcsc.seeding import stream
 
@@ -175,13 +175,13 @@ black = torch.zeros(128, 3, 32, 32, dtype=torch.uint8)
 Feeder(black, torch.zeros(128), mean=[0] * 3, std=[1] * 3, augment=True).batch(torch.arange(128))
 before = peak()
 dataset = load("cifar10", download=False)
-feeder = training_feeder(dataset, seed=0)
+feeder, largest = training_feeder(dataset, seed=0), 0
 for epoch in range(2):
     shuffles = [torch.randperm(50_000, generator=stream(0, "shuffle", epoch, block)) for block in range(8)]
-    for step in range(391):
-        for block, shuffle in enumerate(shuffles):
-            images, labels = feeder.batch(shuffle[step * 128 : step * 128 + 128], epoch, step * 8 + block)
-print(peak() - before, 2 * dataset.train_images.nbytes + images.nbytes)
+    mini_batches = (shuffle[t * 128 : t * 128 + 128] for t in range(391) for shuffle in shuffles)
+    for images, labels in feeder.batches(epoch, (Step(*numbered) for numbered in enumerate(mini_batches))):
+        largest = max(largest, images.nbytes)
+print(peak() - before, 2 * dataset.train_images.nbytes + largest)
 """
 
 
@@ -204,3 +204,24 @@ def test_the_parts_of_a_batch_are_what_the_whole_batch_has_there():
         part_images, part_labels = fed.batch(indices, epoch=2, step=3, part=part)
         assert torch.equal(part_images, images[part])
         assert torch.equal(part_labels, labels[part])
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_many_steps_are_fed_what_each_would_be_fed_by_itself(augment):
+    fed = feeder(augment=augment, seed=1)
+    sizes = [1, 7, 700, 400, 3, 2000, 24, 1000, 1]  # groups of one and of several, and one that is too large
+    drawn = [torch.randint(20, (size,), generator=stream(0, "test", size)) for size in sizes]
+    steps = [Step(3 + i, indices, slice(i % 2, None, 2)) for i, indices in enumerate(drawn)]
+    fed_together = list(fed.batches(2, iter(steps)))
+    assert len(fed_together) == len(steps)
+    for (images, labels), step in zip(fed_together, steps, strict=True):
+        own_images, own_labels = fed.batch(step.indices, 2, step.number, step.part)
+        assert torch.equal(images, own_images)
+        assert torch.equal(labels, own_labels)
+
+
+def test_steps_are_grouped_in_order_up_to_the_number_of_images():
+    steps = [Step(i, torch.arange(size)) for i, size in enumerate([1, 7, 700, 400, 3, 2000, 24, 1000, 1])]
+    groups = [[step.number for step in group] for group in groups_of_images(iter(steps), 1024)]
+    assert groups == [[0, 1, 2], [3, 4], [5], [6, 7], [8]]
+    assert list(groups_of_images([], 1024)) == []

@@ -12,7 +12,7 @@ def test_lenet4_multiplies_as_often_as_its_widths_say():
     assert count_multiply_adds(build("lenet4")) == convolutions + 400 * 120 + 120 * 10
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"lenet4"}))  # which computes more than it must, to be faster
 def test_multiply_adds_are_half_the_operations_that_pytorch_counts(name):
     with torch.device("meta"):
         model = build(name, in_channels=1).eval()

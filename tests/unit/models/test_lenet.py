@@ -10,6 +10,7 @@ from torch import nn
 
 from bcsc.errors import InvalidArgumentError
 from bcsc.models import build, count_parameters
+from bcsc.models.lenet import WindowMax
 
 
 @pytest.mark.parametrize("image_size", [28, 32])
@@ -60,25 +61,37 @@ def test_dropout_acts_in_training_only():
     assert torch.equal(model.eval()(images), build("lenet4", seed=0).eval()(images))
 
 
-def relu_before_pooling(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+def as_the_paper_draws_it(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    """Convolution, ReLU, pooling, with torch's own functions."""
     first, second = (layer for layer in model.layers if isinstance(layer, nn.Conv2d))
     linear = [layer for layer in model.layers if isinstance(layer, nn.Linear)]
-    features = images.contiguous(memory_format=torch.channels_last)
+    features = images
     for conv in (first, second):
-        features = F.max_pool2d(F.relu(conv(features)), 2)
+        features = F.max_pool2d(F.relu(F.conv2d(features, conv.weight, conv.bias, padding=conv.padding)), 2)
     return linear[1](F.relu(linear[0](features.flatten(1))))
 
 
-def test_relu_after_pooling_gives_the_bits_of_relu_before_it_forward_and_backward():
-    model, images, labels = build("lenet4", seed=0), torch.randn(16, 3, 32, 32), torch.arange(16) % 10
-    scores = {}
-    gradients = {}
-    for order, forward in {"after": model, "before": lambda images: relu_before_pooling(model, images)}.items():
-        scores[order] = forward(images)
-        gradients[order] = torch.autograd.grad(F.cross_entropy(scores[order], labels), list(model.parameters()))
-    assert torch.equal(scores["after"], scores["before"])
-    for after, before in zip(gradients["after"], gradients["before"], strict=True):
-        assert torch.equal(after, before)
+@pytest.mark.parametrize("image_size", [28, 32])
+@pytest.mark.parametrize("blank_rows", [0, 24])  # in blank parts the values of a window tie
+def test_it_is_the_plain_network_forward_and_backward(image_size, blank_rows):
+    model = build("lenet4", image_size=image_size, seed=0).double()
+    images, labels = torch.randn(16, 3, image_size, image_size, dtype=torch.float64), torch.arange(16) % 10
+    images[:, :, :blank_rows] = 0.5
+    scores, gradients = [], []
+    for forward in (model, lambda images: as_the_paper_draws_it(model, images)):
+        scores.append(forward(images))
+        gradients.append(torch.autograd.grad(F.cross_entropy(scores[-1], labels), list(model.parameters())))
+    torch.testing.assert_close(*scores, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
+
+
+def test_the_largest_of_a_window_is_found_as_torch_finds_it_and_so_is_the_first_of_equals():
+    images = torch.randint(3, (4, 5, 6, 8)).float().requires_grad_()
+    windows = F.pixel_unshuffle(images, 2)
+    factors = torch.randn(4, 5, 3, 4)
+    found, expected = WindowMax()(windows), F.max_pool2d(images, 2)
+    assert torch.equal(found, expected)
+    assert torch.equal(*(torch.autograd.grad((pooled * factors).sum(), images)[0] for pooled in (found, expected)))
 
 
 @pytest.mark.slow
