@@ -9,6 +9,7 @@ from typing import Any
 
 from bcsc.benchmarking import against, blocks, growth, network, overhead, step
 from bcsc.benchmarking.clock import Ratio, Size
+from bcsc.benchmarking.problem import pictures
 from bcsc.errors import InvalidArgumentError
 from bcsc.running.origin import describe_origin
 from bcsc.training.checkpoint import write_whole
@@ -36,6 +37,7 @@ def measure(size: Size, folder: Path, say: Callable[[str], None]) -> Path:
     record = {
         "origin": describe_origin("cpu"),
         "tiny": size.tiny,
+        "images": pictures().origin,
         "load_average": {"before": load_before, "after": os.getloadavg()},
         "wait_policy": os.environ.get("OMP_WAIT_POLICY"),
         "ratios": [row.plain() for row in sorted(rows, key=lambda row: row.goal)],
