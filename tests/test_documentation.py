@@ -59,7 +59,7 @@ def final_accuracies(record: str) -> dict[str, float]:
 
 def test_the_records_say_what_the_documentation_says_of_them() -> None:
     text = (ROOT / "records" / "README.md").read_text()
-    for record in ("mnist-4-epochs", "mnist-4-epochs-fused", "demo"):
+    for record in ("mnist-4-epochs", "demo"):
         assert all(f"{accuracy:.2f} %" in text for accuracy in final_accuracies(record).values())
     assert all(
         f"{accuracy:.2f} %" in (ROOT / "README.md").read_text() for accuracy in final_accuracies("demo").values()
@@ -74,8 +74,8 @@ def test_the_table_on_the_block_parallel_mode_is_that_of_its_records() -> None:
 
 def test_mnist_in_four_epochs_is_as_accurate_as_it_should_be() -> None:
     final = final_accuracies("mnist-4-epochs")
-    assert final["sgd"] > 97.5
-    assert final["bcsc4"] > 98.7
+    assert final["sgd-0"] > 97.5  # the default seed; what the others do is in records/README.md
+    assert all(final[f"bcsc4-{seed}"] > 98.7 for seed in range(5))
 
 
 def test_the_table_of_the_masks_is_that_of_its_records() -> None:

@@ -1,8 +1,6 @@
 """``python -m bcsc``: the same as the ``bcsc`` command."""
 
-import sys
-
-from bcsc.cli.main import main
+from bcsc.cli.main import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

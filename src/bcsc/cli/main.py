@@ -45,6 +45,18 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def command() -> NoReturn:
+    """The ``bcsc`` command: the process ends with the exit code."""
+    code = main()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # Threads of the process group may still hold tensors, or wait for a lost rank: Python's own end would abort in
+        # the first case and hang in the second.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     for stream in (sys.stdout, sys.stderr):

@@ -37,12 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _words(text: str) -> list[str]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise ValueError(f"nothing in {text!r}")
+        raise argparse.ArgumentTypeError(f"expected names such as lenet4,vgg19, got {text!r}")
     return words
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(word) for word in _words(text)]
+    try:
+        return [int(word) for word in _words(text)]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 0,1,2, got {text!r}") from error
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -96,6 +99,7 @@ def reproduce(name: str, cut: dict[str, Any], out: Path, engine: "Engine") -> in
 
     require_extras()
     experiment = cut_down(EXPERIMENTS[name], **cut)
+    check_subset(experiment)
     check_goes_on(out, experiment)
     write_experiment(out, name, cut)
     jobs = [Job(planned.name, planned.spec, out) for planned in experiment.runs()]
@@ -111,8 +115,19 @@ def reproduce(name: str, cut: dict[str, Any], out: Path, engine: "Engine") -> in
     return int(any(outcome.state == "failed" for outcome in outcomes))
 
 
+def check_subset(experiment: Experiment) -> None:
+    """Refuse more samples than a data set of the experiment has, before the first run starts."""
+    from bcsc.data.registry import SOURCES
+
+    for planned in experiment.runs():
+        if planned.spec.subset is not None:
+            SOURCES[planned.spec.data].check_subset(planned.spec.subset)
+
+
 def check_goes_on(out: Path, wanted: Experiment) -> None:
     """Refuse a folder that holds other runs than the wanted ones; more seeds, networks or blocks are welcome."""
+    if out.exists() and not out.is_dir():
+        raise InvalidArgumentError(f"{out} is a file. Give --out a folder.")
     from bcsc.catalog.spec import differences
     from bcsc.results.study import read_experiment
 

@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import os
-import sys
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
@@ -63,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
     spec = RunSpec(**settings(arguments))
     if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
         raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
-    from bcsc.distributed.collectives import RankLostError
     from bcsc.distributed.processes import is_first
     from bcsc.running.memory import keep_freed_memory
     from bcsc.running.run import RunOptions
@@ -77,9 +74,6 @@ def run(arguments: argparse.Namespace) -> int:
             summary = run_spec(spec, arguments.out, options).summary
         if summary["state"] == "diverged":
             raise Diverged(f"This run diverged: {summary['message']}")
-    except RankLostError as loss:
-        print(f"bcsc: {loss}", file=sys.stderr, flush=True)
-        os._exit(loss.exit_code)  # an orderly end would wait for the threads of the broken group, or abort in them
     except (Diverged, Interrupted) as ending:
         if is_first():
             raise

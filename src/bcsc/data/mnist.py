@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcsc.data.arrays import Arrays, check_labels, open_file
+from bcsc.data.arrays import Arrays, check_labels, find_file, open_file
 from bcsc.errors import DataError
 
 NUM_CLASSES = 10
@@ -30,7 +30,7 @@ def _decode(folder: Path, part: str) -> tuple[Tensor, Tensor]:
 
 def read_idx(folder: Path, name: str, num_dimensions: int) -> Tensor:
     """An array of bytes: two zeros, type, number of dimensions, each size as 4 bytes with the highest first, values."""
-    where, start = folder / name, 4 + 4 * num_dimensions
+    where, start = find_file(folder, name) or folder / name, 4 + 4 * num_dimensions
     try:
         with open_file(folder, name) as file:
             raw = file.read()

@@ -8,7 +8,7 @@ from bcsc.data import cifar
 from bcsc.data.arrays import Arrays, find_file
 from bcsc.data.digits import decode_digits
 from bcsc.data.mnist import decode_mnist
-from bcsc.errors import check_choice
+from bcsc.errors import InvalidArgumentError, check_choice
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,14 @@ class Source:
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    def check_subset(self, num_samples: int, most: int | None = None) -> None:
+        """Refuse to train on more samples than there are: in the whole set, or in the ``most`` that are left of it."""
+        most = sum(self.train_counts) if most is None else most
+        if not 1 <= num_samples <= most:
+            raise InvalidArgumentError(
+                f"subset must be from 1 to the {most} training samples of {self.title}, got {num_samples}."
+            )
 
     def missing(self, root: Path) -> list[str]:
         """The files that are not there."""

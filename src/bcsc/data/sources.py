@@ -29,11 +29,7 @@ class DataSet:
 
     def first(self, num_samples: int) -> "DataSet":
         """The same data set with the first training samples only, for a quick look."""
-        if not 1 <= num_samples <= len(self.train_labels):
-            raise InvalidArgumentError(
-                f"subset must be from 1 to the {len(self.train_labels)} training samples of {self.source.title}, "
-                f"got {num_samples}."
-            )
+        self.source.check_subset(num_samples, len(self.train_labels))
         images, labels = self.train_images[:num_samples], self.train_labels[:num_samples]
         corruption = self.corruption
         if corruption is not None:

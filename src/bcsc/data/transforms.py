@@ -20,6 +20,8 @@ def crop_and_flip(images: Tensor, indices: Tensor, augmentations: Tensor, size: 
     Augmentation ``(flip * 9 + top) * 9 + left`` crops ``size`` x ``size`` pixels, ``top`` rows and ``left`` columns in.
     The images are gathered with the flipped ones last, flipped in one piece, and put in order by the crop.
     """
+    if not len(indices):
+        return images.new_empty(0, images.shape[1], size, size)
     by_augmentation = augmentations.sort()
     num_straight = int(torch.searchsorted(by_augmentation.values, SHIFTS**2))
     pixels = images.index_select(0, indices[by_augmentation.indices.to(indices.device)])

@@ -89,11 +89,12 @@ def build(
     model = MODELS[check_choice("The network's name", name, MODELS)]
     check_at_least("num_classes", num_classes, 1)
     check_at_least("in_channels", in_channels, 1)
-    if not model.has_options and (image_size != 32 or dropout != 0):
+    if not model.has_options and image_size != 32:
         raise InvalidArgumentError(
-            f"{name} takes 32 x 32 images and no dropout, got image_size={image_size!r} and dropout={dropout!r}. "
-            "Pad the images to 32 x 32 and leave dropout at 0, or build lenet4."
+            f"{name} takes 32 x 32 images, got image_size={image_size!r}. Pad the images to 32 x 32, or build lenet4."
         )
+    if not model.has_options and dropout != 0:
+        raise InvalidArgumentError(f"{name} has no dropout, got dropout={dropout!r}. Leave it at 0, or build lenet4.")
     options = {"image_size": image_size, "dropout": dropout} if model.has_options else {}
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:

@@ -99,7 +99,14 @@ class LoaderData(SampledData):
         return self._on_device(DataLoader(self._test, batch_sampler=mine))
 
     def _on_device(self, loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-        return ((inputs.to(self._device), labels.to(self._device)) for inputs, labels in loader)
+        for batch in loader:
+            if not (isinstance(batch, list | tuple) and list(map(type, batch)) == [Tensor, Tensor]):
+                raise InvalidArgumentError(
+                    "The data set must give pairs of an input and a label, each a tensor or a number, "
+                    f"got a {type(batch).__name__}. Wrap it in a Dataset that does."
+                )
+            inputs, labels = batch
+            yield inputs.to(self._device), labels.to(self._device)
 
 
 def length_of(dataset: Dataset[Any]) -> int:

@@ -143,9 +143,13 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     recipe = {"lr": rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
     taken = inspect.signature(kind).parameters
     options = {name: value for name, value in recipe.items() if name in taken and value is not None}
-    if name == "sgd" and torch.device(spec.device).type == "cpu" and not spec.optimizer_options.get("foreach"):
+    unfused = any(spec.optimizer_options.get(name) for name in ("foreach", "differentiable"))
+    if name == "sgd" and torch.device(spec.device).type == "cpu" and not unfused:
         options["fused"] = True  # one operation for the whole step: docs/performance.md
     options |= spec.optimizer_options
+    for option, value in spec.optimizer_options.items():
+        if option in taken and isinstance(taken[option].default, bool) and not isinstance(value, bool):
+            raise InvalidArgumentError(f"The optimizer option {option} must be true or false, got {value!r}.")
     try:
         base: Optimizer = kind(model.parameters(), **options)
         refuse_unfit(base)

@@ -65,7 +65,7 @@ class RunFolder:
         if changed:
             raise StateMismatchError(
                 f"{self.path} holds another run: {'; '.join(changed)}. "
-                "Take another folder, or --restart to begin anew and keep the old one aside."
+                "Take another folder, or --restart (in Python restart=True) to begin anew and keep the old one aside."
             )
 
     def summary(self) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from bcsc.catalog.spec import RunSpec, spec_to_toml
 from bcsc.data.outliers import Corruption
 from bcsc.distributed.agreement import check_agreement
 from bcsc.distributed.processes import process_group
-from bcsc.errors import Diverged, Interrupted, InvalidArgumentError, StateMismatchError
+from bcsc.errors import Diverged, Interrupted, InvalidArgumentError, StateMismatchError, check_choice
 from bcsc.running.batches import length_of
 from bcsc.running.build import build_own_run, build_run, check_device
 from bcsc.running.events import EventLog
@@ -49,6 +49,8 @@ class Result:
 
 def run(spec: RunSpec, out: Path | str, options: RunOptions | None = None) -> Result:
     """Train as ``spec`` says, in the folder ``out``: begin, or continue what is there, or return what is finished."""
+    if not isinstance(spec, RunSpec):
+        raise InvalidArgumentError(f"run takes a RunSpec, got {type(spec).__name__}. Build one: RunSpec(data=...).")
     options = options or RunOptions()
     folder = RunFolder(out)
     with process_group() as ranks, torch_settings(spec):
@@ -79,6 +81,10 @@ def train(
     for name in ("data", "model", "dropout", "outliers", "subset"):
         if name in settings:
             raise InvalidArgumentError(f"{name}= has no meaning for a network and data of your own. Leave it out.")
+    for name in settings:
+        check_choice("A setting", name, [f.name for f in fields(RunSpec)])
+    if not isinstance(model, nn.Module):
+        raise InvalidArgumentError(f"The model must be a torch.nn.Module, got {type(model).__name__}.")
     spec = RunSpec(**describe_own(model, train_set, loss_fn), **settings)
     with process_group() as ranks, torch_settings(spec):
         trainer = build_own_run(

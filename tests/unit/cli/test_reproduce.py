@@ -67,18 +67,23 @@ def test_a_folder_with_other_runs_is_refused(
         (["reproduce"], "Name an experiment, one of blocks, outliers"),
         (["reproduce", "cifar11"], "The experiment must be one of"),
         (["reproduce", "cifar10", "--models", "alexnet"], "A network of cifar10 must be one of"),
-        (["reproduce", "cifar10", "--seeds", "a"], "argument --seeds"),
-        (["reproduce", "cifar10", "--seeds", ","], "argument --seeds"),
+        (["reproduce", "cifar10", "--seeds", "a"], "argument --seeds: expected whole numbers such as 0,1,2, got 'a'"),
+        (["reproduce", "cifar10", "--seeds", ","], "argument --seeds: expected"),
+        (["reproduce", "cifar10", "--models", ","], "argument --models: expected names"),
+        (["reproduce", "cifar10", "--subset", "50001", "--out", "{}/new"], "subset must be from 1 to the 50000"),
+        (["reproduce", "cifar10", "--out", "{}/file"], "file is a file. Give --out a folder."),
         (["report", "no-such-folder"], "no-such-folder is not a folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
-    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
-    assert main(words) == 2
+    (tmp_path / "file").touch()
+    assert main([word.format(tmp_path) for word in words]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_failed_run_is_exit_code_1_and_the_report_is_written(

@@ -70,6 +70,8 @@ def test_an_option_overrides_the_file(tmp_path: Path) -> None:
         (["train", "--out", "{}", "--optimizer", "adam", "--optimizer-options", "betas=[0.9]", *QUICK], "refuses"),
         (["train", "--out", "{}", "--optimizer-options", 'dampening="a"', *QUICK], "refuses"),
         (["train", "--out", "{}", "--optimizer-options", "dampening=null", *QUICK], "dampening must be"),
+        (["train", "--out", "{}", "--optimizer-options", "nesterov=maybe", *QUICK], "nesterov must be true or false"),
+        (["train", "--out", "{}", "--optimizer-options", "differentiable=true", *QUICK], "putting values back outside"),
         (["runs", "no-such-folder"], "is not a folder"),
         (["tran"], "invalid choice: 'tran'"),
         ([], "required: COMMAND"),

@@ -207,6 +207,13 @@ def test_the_parts_of_a_batch_are_what_the_whole_batch_has_there():
 
 
 @pytest.mark.parametrize("augment", [False, True])
+def test_a_part_without_samples_is_an_empty_batch(augment):
+    images, labels = feeder(augment=augment).batch(torch.tensor([3]), part=slice(1, None))
+    assert images.shape == (0, 3, 8, 8)
+    assert labels.shape == (0,)
+
+
+@pytest.mark.parametrize("augment", [False, True])
 def test_many_steps_are_fed_what_each_would_be_fed_by_itself(augment):
     fed = feeder(augment=augment, seed=1)
     sizes = [1, 7, 700, 400, 3, 2000, 24, 1000, 1]  # groups of one and of several, and one that is too large

@@ -199,7 +199,19 @@ def test_what_has_no_meaning_for_own_data_is_refused(tmp_path: Path) -> None:
         bcsc.train(nn.Linear(1, 2), data, data, out=tmp_path, subset=1)
     with pytest.raises(InvalidArgumentError, match="length of at least 1"):
         bcsc.train(nn.Linear(1, 2), TensorDataset(torch.ones(0, 1)), data, out=tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"A setting must be one of .*epochs.*, got 'epoch'"):
+        bcsc.train(nn.Linear(1, 2), data, data, out=tmp_path, epoch=1)
+    with pytest.raises(InvalidArgumentError, match=r"model must be a torch.nn.Module, got str"):
+        bcsc.train("lenet4", data, data, out=tmp_path)
+    with pytest.raises(InvalidArgumentError, match="run takes a RunSpec, got dict"):
+        bcsc.run({"data": "mnist"}, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("data", [TensorDataset(torch.ones(4, 1)), [{"input": 1, "label": 0}] * 4, torch.ones(4, 3)])
+def test_a_data_set_that_gives_no_pairs_is_refused(tmp_path: Path, data: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="must give pairs of an input and a label"):
+        bcsc.train(nn.Linear(1, 2), data, data, out=tmp_path / "run", epochs=1, blocks=1)
 
 
 @pytest.mark.parametrize("change", [{"precision": "bf16"}, {"deterministic": True}, {"optimizer": "adamw"}])
