@@ -21,7 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--list", action="store_true", help="the experiments, their runs and their time on this machine"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="for the runs and the report (default: results/NAME)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time; they share the threads")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="runs at a time, which share the cores (default: one per core for lenet4 alone, else one)",
+    )
     parser.add_argument(
         "--engine", choices=("local", "ray"), default="local", help="processes here, or tasks of a Ray cluster"
     )

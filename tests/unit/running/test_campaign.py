@@ -14,7 +14,7 @@ from bcsc.catalog.spec import RunSpec
 from bcsc.errors import InvalidArgumentError
 from bcsc.results.store import read_run
 from bcsc.running.campaign import Engine, Job, run_campaign, share_done, summary_of
-from bcsc.running.processes import LocalProcesses
+from bcsc.running.processes import LocalProcesses, jobs_at_a_time
 from bcsc.running.progress import Lines
 from tests.fake_trainer import InThisProcess
 from tests.run_folders import write_run
@@ -41,6 +41,14 @@ def campaign(jobs: list[Job], engine: Engine | None = None) -> dict[str, str]:
 def starts(root: Path) -> list[str]:
     path = root / "runs" / "starts.txt"
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("models", "expected"),
+    [(["lenet4"] * 9, 4), (["lenet4"] * 2, 2), (["lenet4", "resnet18"], 1), (["resnet18"] * 9, 1), ([], 1)],
+)
+def test_small_networks_run_side_by_side_on_a_core_each(tmp_path: Path, models: list[str], expected: int) -> None:
+    assert jobs_at_a_time([job(tmp_path, "a", model=model) for model in models], num_cores=4) == expected
 
 
 @pytest.mark.slow
