@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -84,6 +85,10 @@ class Plan:
     autocast: torch.dtype | None = None
     checkpoint_every: int | None = None  # inner steps; every epoch's end is saved anyway
     ranks: Ranks = field(default_factory=Ranks)
+
+    def precision(self) -> AbstractContextManager[object]:
+        """Autocast where it is asked for."""
+        return nullcontext() if self.autocast is None else torch.autocast(self.device.type, self.autocast)
 
 
 class Trainer:
@@ -172,7 +177,7 @@ class Trainer:
 
     def _learn_from(self, batch: Batch) -> None:
         inputs, labels, num_counted, num_samples = batch
-        with torch.autocast(self.plan.device.type, self.plan.autocast, enabled=self.plan.autocast is not None):
+        with self.plan.precision():
             loss = self.plan.loss_fn(self.model(inputs), labels)
         if num_counted != num_samples:  # the other ranks have the rest of the mean
             loss = loss * (num_counted / num_samples)
@@ -285,7 +290,7 @@ def evaluate(model: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], plan: P
     loss = torch.zeros((), dtype=torch.float64)
     correct = num_samples = 0
     for images, labels in batches:
-        with torch.autocast(plan.device.type, plan.autocast, enabled=plan.autocast is not None):
+        with plan.precision():
             scores = model(images)
             loss += plan.loss_fn(scores, labels).double().cpu() * len(labels)
         correct += int((scores.argmax(1) == labels).sum())
