@@ -13,12 +13,18 @@ from bcsc.benchmarking import naive, problem
 from bcsc.benchmarking.clock import Ratio, Size, interleaved, ratio
 
 
-def forward_backward(size: Size) -> Ratio:
-    """LeNet4 as trained here against the plain module."""
-    plain = problem.ForwardBackward(naive.plain_lenet4())
-    plain.images = plain.images.contiguous()
-    contestants = {"here": problem.ForwardBackward(problem.lenet4()), "plain": plain}
-    return ratio(3, "forward-backward of LeNet4 / the plain module", interleaved(contestants, size.pick(60, 2)), 0.75)
+def forward_backward(size: Size) -> list[Ratio]:
+    """LeNet4 as trained here against the plain module, on as many threads as a run has and on one, as in a campaign."""
+    contestants = {"here": problem.lenet4(), "plain": naive.plain_lenet4()}
+    steps = {name: problem.ForwardBackward(network) for name, network in contestants.items()}
+    all_threads = torch.get_num_threads()
+    rows = []
+    for threads in sorted({1, all_threads}):
+        torch.set_num_threads(threads)
+        name = f"forward-backward of LeNet4 / the plain module, threads: {threads}"
+        rows.append(ratio(3, name, interleaved(steps, size.pick(120, 2)), 0.75))
+    torch.set_num_threads(all_threads)
+    return rows
 
 
 def seconds_for(threads: int, num_steps: int) -> float:
@@ -76,4 +82,4 @@ def two_runs(size: Size) -> list[Ratio]:
 
 def measure(size: Size) -> list[Ratio]:
     """The network, and how to run two of them."""
-    return [forward_backward(size), *two_runs(size)]
+    return [*forward_backward(size), *two_runs(size)]
