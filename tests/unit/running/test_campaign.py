@@ -128,10 +128,11 @@ def test_the_number_of_jobs_is_checked() -> None:
 
 
 CAMPAIGN = """
-import sys
+import signal, sys
 from pathlib import Path
 from bcsc.running.processes import LocalProcesses, sigterm_as_ctrl_c
 from tests.unit.running.test_campaign import FAKE, campaign, job
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests were started to ignore it
 jobs = [job(Path(sys.argv[1]), name, data="slow", epochs=100, seed=seed) for seed, name in enumerate("abc")]
 try:
     with sigterm_as_ctrl_c():
