@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.threads is not None:
         torch.set_num_threads(check_at_least("--threads", arguments.threads, 1))
     path = report.measure(Size(arguments.tiny), arguments.out, partial(print, flush=True))
-    print(f"\nin {path}")
+    print(f"\nin {path}{'; so tiny, the times mean nothing' if arguments.tiny else ''}")
     if old is not None:
         print(f"\nagainst {arguments.compare}:", *report.comparison(old, report.read(path)), sep="\n")
     return 0

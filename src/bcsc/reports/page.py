@@ -12,7 +12,7 @@ from typing import Any
 from bcsc.catalog.spec import spec_to_toml
 from bcsc.reports.claims import Case, Verdict
 from bcsc.reports.curves import AXES, QUANTITIES, Curve, curves_of
-from bcsc.reports.tables import COST_OF_AN_EPOCH, Table, table_of
+from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, Table, table_of
 from bcsc.results.record import RunRecord
 from bcsc.results.store import DamagedRun
 from bcsc.results.study import Study
@@ -38,7 +38,7 @@ def page_of(studies: Sequence[Study], verdicts: Sequence[Verdict], damaged: Sequ
         {
             "title": TITLE,
             "lead": f"{sum(run.is_finished for run in runs)} finished of {len(runs)} runs found. bcsc {__version__}.",
-            "cost": COST_OF_AN_EPOCH + " The curves can be switched to gradient evaluations and to seconds.",
+            "cost": f"{COST_OF_AN_EPOCH} {WHAT_IS_SPREAD} The curves can show gradient evaluations and seconds too.",
             "nav": "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title in _places(studies)),
             "css": _text("page.css"),
             "damaged": _damaged(damaged),

@@ -12,6 +12,7 @@ from bcsc.results.study import Study
 COST_OF_AN_EPOCH = (
     "The paper compares by epoch; an epoch of SBC, RBC and BCSC computes M times the gradients of an SGD epoch."
 )
+WHAT_IS_SPREAD = "In tables, ± is the standard deviation over the seeds."
 NOTHING = "-"
 CSV_COLUMNS = (
     *("experiment", "model", "condition", "arm", "period"),
@@ -89,7 +90,7 @@ def table_of(study: Study) -> Table:
         rows.append(tuple(row))
     return Table(
         title=f"{study.title}: test accuracy (%)",
-        notes=tuple(note for note in (study.caveat, COST_OF_AN_EPOCH) if note),
+        notes=tuple(note for note in (study.caveat, COST_OF_AN_EPOCH, WHAT_IS_SPREAD) if note),
         groups=(("", len(labels) + 1), *((title, 3 if period in compared else 1) for period, title in PERIODS.items())),
         columns=tuple(columns),
         num_labels=len(labels),
