@@ -1,6 +1,8 @@
 """Goal 2: an epoch here against what people use instead."""
 
 import time
+from collections.abc import Iterator
+from functools import partial
 from itertools import cycle, islice
 
 import torch
@@ -52,18 +54,14 @@ def feeding(size: Size) -> Ratio:
     order = torch.split(torch.randperm(len(feeder)), problem.BATCH)
     here = feeder.batches(0, cycle(Step(*numbered) for numbered in enumerate(order)))
     usual = iter(DataLoader(naive.ImageByImage(feeder.images, feeder.labels), problem.BATCH, shuffle=True))
-
     stretch = size.pick(24, 2)
 
-    def feed() -> None:
-        for _ in islice(here, stretch):
+    def feed(batches: Iterator[object]) -> None:
+        for _ in islice(batches, stretch):
             pass
 
-    def feed_image_by_image() -> None:
-        for _ in islice(usual, stretch):
-            pass
-
-    medians = interleaved({"here": feed, "image by image": feed_image_by_image}, size.pick(15, 2))
+    contestants = {"here": partial(feed, here), "image by image": partial(feed, usual)}
+    medians = interleaved(contestants, size.pick(15, 2))
     return ratio(2, "feeding batches of 128 / image by image", medians, 0.1)
 
 

@@ -30,8 +30,8 @@ class StepClock(SilentWatcher):
         twin = copy.deepcopy(trainer.model)
         self._forward_backward = problem.ForwardBackward(twin)
         self._blockwise, self._base = problem.blockwise(twin), problem.fused_sgd(twin)
-        indices = torch.randperm(50_000)[: problem.BATCH]
-        self._batches = problem.feeder(50_000).batches(0, repeat(Step(0, indices)))
+        order = torch.split(torch.randperm(50_000), problem.BATCH)
+        self._batches = problem.feeder(50_000).batches(0, (Step(*numbered) for numbered in enumerate(order)))
         self._resumed = 0.0
 
     def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:

@@ -3,7 +3,7 @@
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -135,9 +135,14 @@ def settings_from_toml(text: str, where: str) -> dict[str, Any]:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgumentError(f"{where} is not a TOML file: {error}") from error
-    for name in values:
-        check_choice(f"A setting in {where}", name, [f.name for f in fields(RunSpec)])
+    check_settings(values, f" in {where}")
     return values
+
+
+def check_settings(names: Iterable[str], where: str = "") -> None:
+    """Refuse what is no setting of a run; ``where`` goes into the message."""
+    for name in names:
+        check_choice(f"A setting{where}", name, [f.name for f in fields(RunSpec)])
 
 
 def spec_from_toml(text: str, where: str) -> RunSpec:

@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 def command() -> NoReturn:
     """The ``bcsc`` command: the process ends with the exit code."""
     code = main()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if os.environ.get("WORLD_SIZE", "1") != "1":
         # Threads of the process group may still hold tensors, or wait for a lost rank: Python's own end would abort in
         # the first case and hang in the second.
         sys.stdout.flush()

@@ -76,46 +76,40 @@ class Feeder(Dataset[tuple[Tensor, int]]):
     def batches(self, epoch: int, steps: Iterable[Step]) -> Iterator[tuple[Tensor, Tensor]]:
         """The batches of many steps: those of :meth:`batch`, but faster, as several are cropped and flipped at once."""
         for group in groups_of_images(steps, IMAGES_AT_ONCE):
-            labels = self.labels.index_select(0, wanted_in(group).to(self.labels.device))
-            sizes = [len(step.indices[step.part]) for step in group]
-            parts = (torch.split(tensor, sizes) for tensor in (self._pixels(epoch, group), labels))
+            wanted = [step.indices[step.part] for step in group]
+            indices = torch.cat(wanted).to(self.images.device)
+            pixels, labels = self._prepared(indices, self._draws(epoch, group)), self.labels.index_select(0, indices)
+            parts = (torch.split(tensor, list(map(len, wanted))) for tensor in (pixels, labels))
             for own_pixels, own_labels in zip(*parts, strict=True):
                 yield normalise(own_pixels, self._scale, self._shift), own_labels
 
     def pixels(self, indices: Tensor, epoch: int = 0, step: int = 0) -> Tensor:
         """The images of :meth:`batch` before they are normalised, as bytes."""
-        return self._pixels(epoch, [Step(step, indices)])
+        return self._prepared(indices.to(self.images.device), self._draws(epoch, [Step(step, indices)]))
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         position = range(len(self))[index]
-        augmentation = self._draw(1, "augment-sample", self.epoch, position)
-        pixels = self._prepared(torch.tensor([position]), augmentation)
+        draw = (
+            draw_augmentations(1, stream(self.seed, "augment-sample", self.epoch, position)) if self.augment else None
+        )
+        pixels = self._prepared(torch.tensor([position], device=self.images.device), draw)
         return normalise(pixels, self._scale, self._shift)[0], int(self.labels[position])
 
     def set_epoch(self, epoch: int) -> None:
         """Augment differently from now on when used as a ``Dataset``."""
         self.epoch = epoch
 
-    def _pixels(self, epoch: int, steps: Sequence[Step]) -> Tensor:
-        draws = [self._draw(len(step.indices), "augment", epoch, step.number)[step.part] for step in steps]
-        return self._prepared(wanted_in(steps), torch.cat(draws))
-
-    def _draw(self, num_images: int, purpose: str, *position: int) -> Tensor:
-        """An augmentation for each image; nothing is drawn where none is wanted."""
+    def _draws(self, epoch: int, steps: Sequence[Step]) -> Tensor | None:
+        """An augmentation for every image that is wanted, each step's from a stream of its own."""
         if not self.augment:
-            return torch.empty(num_images)
-        return draw_augmentations(num_images, stream(self.seed, purpose, *position))
+            return None
+        streams = ((step, stream(self.seed, "augment", epoch, step.number)) for step in steps)
+        return torch.cat([draw_augmentations(len(step.indices), own)[step.part] for step, own in streams])
 
-    def _prepared(self, indices: Tensor, augmentations: Tensor) -> Tensor:
-        indices = indices.to(self.images.device)
-        if not self.augment:
+    def _prepared(self, indices: Tensor, augmentations: Tensor | None) -> Tensor:
+        if augmentations is None:
             return pad_to(self.images.index_select(0, indices), self.image_size)
         return crop_and_flip(self.images, indices, augmentations, self.image_size)
-
-
-def wanted_in(steps: Sequence[Step]) -> Tensor:
-    """The samples that are wanted, of all steps."""
-    return torch.cat([step.indices[step.part] for step in steps])
 
 
 def groups_of_images(steps: Iterable[Step], num_images: int) -> Iterator[list[Step]]:

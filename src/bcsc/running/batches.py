@@ -100,7 +100,7 @@ class LoaderData(SampledData):
 
     def _on_device(self, loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in loader:
-            if not (isinstance(batch, list | tuple) and list(map(type, batch)) == [Tensor, Tensor]):
+            if not (isinstance(batch, list | tuple) and len(batch) == 2 and all(isinstance(x, Tensor) for x in batch)):
                 raise InvalidArgumentError(
                     "The data set must give pairs of an input and a label, each a tensor or a number, "
                     f"got a {type(batch).__name__}. Wrap it in a Dataset that does."

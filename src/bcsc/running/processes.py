@@ -15,7 +15,7 @@ from bcsc.running.campaign import Job
 
 TRAIN = (sys.executable, "-m", "bcsc", "train")
 POLL_SECONDS = 0.2
-SMALL_NETWORKS = ("lenet4",)  # two runs on a thread each take less than half the time of one by one on two threads
+SMALL_NETWORKS = ("lenet4",)  # two runs on a thread each take half the time of one by one on two threads
 
 
 def jobs_at_a_time(jobs: Sequence[Job], num_cores: int) -> int:

@@ -4,7 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import Dataset
 
-from bcsc.catalog.spec import RunSpec, spec_to_toml
+from bcsc.catalog.spec import RunSpec, check_settings, spec_to_toml
 from bcsc.data.outliers import Corruption
 from bcsc.distributed.agreement import check_agreement
 from bcsc.distributed.processes import process_group
-from bcsc.errors import Diverged, Interrupted, InvalidArgumentError, StateMismatchError, check_choice
+from bcsc.errors import Diverged, Interrupted, InvalidArgumentError, StateMismatchError
 from bcsc.running.batches import length_of
 from bcsc.running.build import build_own_run, build_run, check_device
 from bcsc.running.events import EventLog
@@ -81,8 +81,7 @@ def train(
     for name in ("data", "model", "dropout", "outliers", "subset"):
         if name in settings:
             raise InvalidArgumentError(f"{name}= has no meaning for a network and data of your own. Leave it out.")
-    for name in settings:
-        check_choice("A setting", name, [f.name for f in fields(RunSpec)])
+    check_settings(settings)
     if not isinstance(model, nn.Module):
         raise InvalidArgumentError(f"The model must be a torch.nn.Module, got {type(model).__name__}.")
     spec = RunSpec(**describe_own(model, train_set, loss_fn), **settings)

@@ -208,6 +208,15 @@ def test_what_has_no_meaning_for_own_data_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_tensors_of_a_kind_of_their_own_are_inputs_too(tmp_path: Path) -> None:
+    class Picture(torch.Tensor):
+        pass
+
+    data = [(torch.ones(1).as_subclass(Picture), 0)] * 4
+    result = bcsc.train(nn.Linear(1, 2), data, data, out=tmp_path / "run", epochs=1, blocks=1)
+    assert result.summary["state"] == "finished"
+
+
 @pytest.mark.parametrize("data", [TensorDataset(torch.ones(4, 1)), [{"input": 1, "label": 0}] * 4, torch.ones(4, 3)])
 def test_a_data_set_that_gives_no_pairs_is_refused(tmp_path: Path, data: object) -> None:
     with pytest.raises(InvalidArgumentError, match="must give pairs of an input and a label"):
