@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from bcsc.data.sources import DataSet
-from bcsc.data.transforms import crop_and_flip, draw_augmentations, normalise, pad_to
+from bcsc.data.transforms import all_crops, crop_and_flip, draw_augmentations, normalise, pad_to
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
 
@@ -64,6 +64,7 @@ class Feeder(Dataset[tuple[Tensor, int]]):
         channels = torch.tensor([mean, std], dtype=torch.float64)[..., None, None]
         self._scale = (1 / (255 * channels[1])).float().to(device)
         self._shift = (-channels[0] / channels[1]).float().to(device)
+        self._crops = all_crops(self.image_size, device)
         self.augment, self.seed, self.epoch = augment, seed, 0
 
     def __len__(self) -> int:
@@ -109,7 +110,7 @@ class Feeder(Dataset[tuple[Tensor, int]]):
     def _prepared(self, indices: Tensor, augmentations: Tensor | None) -> Tensor:
         if augmentations is None:
             return pad_to(self.images.index_select(0, indices), self.image_size)
-        return crop_and_flip(self.images, indices, augmentations, self.image_size)
+        return crop_and_flip(self.images, indices, augmentations, self._crops)
 
 
 def groups_of_images(steps: Iterable[Step], num_images: int) -> Iterator[list[Step]]:

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.data.transforms import NUM_AUGMENTATIONS, crop_and_flip, draw_augmentations, pad_to
+from bcsc.data.transforms import NUM_AUGMENTATIONS, all_crops, crop_and_flip, draw_augmentations, pad_to
 from bcsc.seeding import stream
 
 shapes = st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(1, 9), st.integers(1, 9))
@@ -31,13 +31,13 @@ def test_every_crop_and_flip_equals_its_definition(shape, spare, data):
     indices, drawn = zip(*data.draw(st.lists(pairs, min_size=1, max_size=6)), strict=True)
     size = max(shape[-2:]) + spare
     expected = torch.stack([crop_and_flip_slowly(images[i], a, size) for i, a in zip(indices, drawn, strict=True)])
-    assert torch.equal(crop_and_flip(images, torch.tensor(indices), torch.tensor(drawn), size), expected)
+    assert torch.equal(crop_and_flip(images, torch.tensor(indices), torch.tensor(drawn), all_crops(size)), expected)
 
 
 def test_the_162_augmentations_of_an_image_are_all_different():
     image = torch.randint(256, (1, 3, 8, 8), generator=stream(0, "test"), dtype=torch.uint8)
     every = torch.arange(NUM_AUGMENTATIONS)
-    results = crop_and_flip(image, torch.zeros_like(every), every, size=8)
+    results = crop_and_flip(image, torch.zeros_like(every), every, all_crops(8))
     assert len(results.flatten(1).unique(dim=0)) == NUM_AUGMENTATIONS == 81 * 2
 
 
@@ -54,8 +54,17 @@ def test_all_augmentations_are_equally_likely():
 def test_images_are_not_changed():
     images = torch.randint(256, (4, 3, 8, 8), generator=stream(0, "test"), dtype=torch.uint8)
     before = images.clone()
-    crop_and_flip(images, torch.arange(4), torch.tensor([0, 80, 81, 161]), size=8)
+    crop_and_flip(images, torch.arange(4), torch.tensor([0, 80, 81, 161]), all_crops(8))
     assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("size", [8, 11])
+def test_how_images_lie_in_memory_does_not_matter(size):
+    images = torch.randint(256, (4, 3, 8, 8), generator=stream(0, "test"), dtype=torch.uint8)
+    rearranged = images.to(memory_format=torch.channels_last)
+    indices, augmentations = torch.tensor([3, 0, 3, 1]), torch.tensor([0, 80, 81, 161])
+    expected, got = (crop_and_flip(kind, indices, augmentations, all_crops(size)) for kind in (images, rearranged))
+    assert torch.equal(got, expected)
 
 
 @pytest.mark.parametrize(("side", "size", "before"), [(28, 32, 2), (27, 32, 2), (32, 32, 0)])
