@@ -3,15 +3,13 @@
 import time
 from collections.abc import Iterator
 from functools import partial
-from itertools import cycle, islice
+from itertools import islice
 
-import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from bcsc.benchmarking import naive, problem
 from bcsc.benchmarking.clock import Ratio, Size, interleaved, ratio
-from bcsc.data.feeding import Step
 from bcsc.running.watch import SilentWatcher
 
 
@@ -51,8 +49,7 @@ def bcsc(size: Size) -> Ratio:
 def feeding(size: Size) -> Ratio:
     """Stretches of an epoch against a DataLoader in the same process."""
     feeder = problem.feeder(size.pick(50_000, 1_000))
-    order = torch.split(torch.randperm(len(feeder)), problem.BATCH)
-    here = feeder.batches(0, cycle(Step(*numbered) for numbered in enumerate(order)))
+    here = problem.endless_batches(feeder)
     usual = iter(DataLoader(naive.ImageByImage(feeder.images, feeder.labels), problem.BATCH, shuffle=True))
     stretch = size.pick(24, 2)
 

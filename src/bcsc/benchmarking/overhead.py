@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bcsc.benchmarking import problem
 from bcsc.benchmarking.clock import Ratio, Size, now, ratio, seconds
-from bcsc.data.feeding import IMAGES_AT_ONCE, Step
+from bcsc.data.feeding import IMAGES_AT_ONCE
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.running.batches import FeederData
 from bcsc.running.watch import PlainWatcher, SilentWatcher
@@ -30,8 +30,7 @@ class StepClock(SilentWatcher):
         twin = copy.deepcopy(trainer.model)
         self._forward_backward = problem.ForwardBackward(twin)
         self._blockwise, self._base = problem.blockwise(twin), problem.fused_sgd(twin)
-        order = torch.split(torch.randperm(50_000), problem.BATCH)
-        self._batches = problem.feeder(50_000).batches(0, (Step(*numbered) for numbered in enumerate(order)))
+        self._batches = problem.endless_batches(problem.feeder(50_000))
         self._resumed = 0.0
 
     def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:
@@ -115,7 +114,7 @@ def bookkeeping(num_steps: int, whole: float) -> Ratio:
 
 def measure(size: Size) -> list[Ratio]:
     """The three networks, and shares of LeNet4's step; the tiny size has LeNet4 alone."""
-    cycles = {"lenet4": 1} if size.tiny else {"lenet4": 15, "mobilenet": 2, "resnet18": 1}
+    cycles = {"lenet4": 1} if size.tiny else {"lenet4": 60, "mobilenet": 6, "resnet18": 3}
     steps = [inner_step(model, num_cycles, GOALS[model]) for model, num_cycles in cycles.items()]
     lenet4 = steps[0].seconds
     feeding = {name: lenet4[name] for name in ("feeding", "forward-backward")}

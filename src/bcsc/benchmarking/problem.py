@@ -1,6 +1,8 @@
 """What is measured on: CIFAR-10 where its files are, else random pixels in its shape, which cost as much."""
 
+from collections.abc import Iterator
 from functools import cache, partial
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch
@@ -8,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bcsc import models
-from bcsc.data.feeding import Feeder
+from bcsc.data.feeding import Feeder, Step
 from bcsc.data.registry import SOURCES
 from bcsc.data.sources import load
 from bcsc.errors import DataError
@@ -49,6 +51,12 @@ def feeder(num_images: int, *, augment: bool = True) -> Feeder:
     """The first of them, as they are fed to training."""
     images, labels, _ = pictures()
     return Feeder(images[:num_images], labels[:num_images], mean=CIFAR10.mean, std=CIFAR10.std, augment=augment)
+
+
+def endless_batches(source: Feeder) -> Iterator[tuple[Tensor, Tensor]]:
+    """Whole batches of images at random places, over and over."""
+    order = torch.randperm(len(source))[: len(source) // BATCH * BATCH].split(BATCH)
+    return source.batches(0, cycle(Step(*numbered) for numbered in enumerate(order)))
 
 
 def fused_sgd(network: nn.Module) -> torch.optim.SGD:
