@@ -54,9 +54,9 @@ def feeder(num_images: int, *, augment: bool = True) -> Feeder:
 
 
 def endless_batches(source: Feeder) -> Iterator[tuple[Tensor, Tensor]]:
-    """Whole batches of images at random places, over and over."""
-    order = torch.randperm(len(source))[: len(source) // BATCH * BATCH].split(BATCH)
-    return source.batches(0, cycle(Step(*numbered) for numbered in enumerate(order)))
+    """Whole batches of images at random places, over and over, as a training loop asks for them."""
+    order = torch.split(torch.randperm(len(source))[: len(source) // BATCH * BATCH], BATCH)
+    return source.batches(0, cycle(Step(*numbered) for numbered in enumerate(order)), overwrite=True)
 
 
 def fused_sgd(network: nn.Module) -> torch.optim.SGD:

@@ -73,6 +73,7 @@ def pad_to(images: Tensor, size: int) -> Tensor:
     return F.pad(images, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
 
 
-def normalise(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor | None = None) -> Tensor:
     """Bytes to floats: ``byte * scale + shift`` by channel."""
-    return images.float().mul_(scale).add_(shift)
+    floats = torch.empty_like(images, dtype=torch.float32) if out is None else out
+    return floats.copy_(images).mul_(scale).add_(shift)

@@ -61,7 +61,7 @@ class FeederData(SampledData):
         """The batches of ``epoch`` from number ``start`` on."""
         index_batches = self._index_batches(epoch, start)
         steps = (Step(step, indices, self.division.part(len(indices))) for step, indices in index_batches)
-        return self._as_batches(start, self._train.batches(epoch, steps))
+        return self._as_batches(start, self._train.batches(epoch, steps, overwrite=True))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's batches of the test set."""

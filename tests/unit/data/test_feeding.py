@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
-from bcsc.data.feeding import Feeder, Step, evaluation_feeder, groups_of_images, training_feeder
+from bcsc.data.feeding import IMAGES_AT_ONCE, Feeder, Step, evaluation_feeder, groups_of_images, training_feeder
 from bcsc.data.sources import load
 from bcsc.data.transforms import NUM_AUGMENTATIONS
 from bcsc.errors import InvalidArgumentError
@@ -213,18 +213,34 @@ def test_a_part_without_samples_is_an_empty_batch(augment):
     assert labels.shape == (0,)
 
 
+def own_steps():
+    """Steps that are fed in groups of one and of several, one of them too large for a group, half of each wanted."""
+    sizes = [1, 7, IMAGES_AT_ONCE // 2, IMAGES_AT_ONCE // 2, 3, 2 * IMAGES_AT_ONCE, 24, 24, IMAGES_AT_ONCE - 24, 1]
+    drawn = [torch.randint(20, (size,), generator=stream(0, "test", size)) for size in sizes]
+    return [Step(3 + i, indices, slice(i % 2, None, 2)) for i, indices in enumerate(drawn)]
+
+
 @pytest.mark.parametrize("augment", [False, True])
 def test_many_steps_are_fed_what_each_would_be_fed_by_itself(augment):
     fed = feeder(augment=augment, seed=1)
-    sizes = [1, 7, 700, 400, 3, 2000, 24, 1000, 1]  # groups of one and of several, and one that is too large
-    drawn = [torch.randint(20, (size,), generator=stream(0, "test", size)) for size in sizes]
-    steps = [Step(3 + i, indices, slice(i % 2, None, 2)) for i, indices in enumerate(drawn)]
+    steps = own_steps()
     fed_together = list(fed.batches(2, iter(steps)))
     assert len(fed_together) == len(steps)
     for (images, labels), step in zip(fed_together, steps, strict=True):
         own_images, own_labels = fed.batch(step.indices, 2, step.number, step.part)
         assert torch.equal(images, own_images)
         assert torch.equal(labels, own_labels)
+
+
+def test_batches_that_overwrite_each_other_are_the_same():
+    fed, steps, places = feeder(augment=True, seed=1), own_steps(), []
+    for (images, labels), step in zip(fed.batches(2, steps, overwrite=True), steps, strict=True):
+        own_images, own_labels = fed.batch(step.indices, 2, step.number, step.part)
+        assert torch.equal(images, own_images)
+        assert torch.equal(labels, own_labels)
+        places.append(images.data_ptr())
+    assert places[2] == places[3]
+    assert places[6] == places[7]
 
 
 def test_steps_are_grouped_in_order_up_to_the_number_of_images():
