@@ -42,7 +42,7 @@ def bcsc(size: Size) -> Ratio:
         "here": lambda: epoch_here(len(images), problem.BLOCKS),
         "naive loop": lambda: naive.bcsc_epoch(images, labels),
     }
-    medians = interleaved(contestants, size.pick(3, 1), time.perf_counter)  # others work for the loops
+    medians = interleaved(contestants, size.pick(5, 1), time.perf_counter)  # others work for the loops
     return ratio(2, "epoch of BCSC, M = 8, LeNet4 / the naive loop", medians, 0.5)
 
 
