@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -51,14 +50,14 @@ def feeding(size: Size) -> Ratio:
     feeder = problem.feeder(size.pick(50_000, 1_000))
     here = problem.endless_batches(feeder)
     usual = iter(DataLoader(naive.ImageByImage(feeder.images, feeder.labels), problem.BATCH, shuffle=True))
-    stretch = size.pick(24, 2)
+    stretch = size.pick(2 * problem.CYCLE, 2)
 
     def feed(batches: Iterator[object]) -> None:
-        for _ in islice(batches, stretch):
-            pass
+        for _ in range(stretch):
+            next(batches)
 
     contestants = {"here": partial(feed, here), "image by image": partial(feed, usual)}
-    medians = interleaved(contestants, size.pick(15, 2))
+    medians = interleaved(contestants, size.pick(11, 2))
     return ratio(2, "feeding batches of 128 / image by image", medians, 0.1)
 
 

@@ -12,14 +12,12 @@ from torch import Tensor
 
 from bcsc.benchmarking import problem
 from bcsc.benchmarking.clock import Ratio, Size, now, ratio, seconds
-from bcsc.data.feeding import IMAGES_AT_ONCE
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.running.batches import FeederData
 from bcsc.running.watch import PlainWatcher, SilentWatcher
 from bcsc.training.trainer import Batch, Trainer
 
 GOALS = {"lenet4": 1.05, "mobilenet": 1.02, "resnet18": 1.02}
-CYCLE = IMAGES_AT_ONCE // problem.BATCH  # steps that are fed together, so only whole cycles compare
 
 
 class StepClock(SilentWatcher):
@@ -49,13 +47,13 @@ class StepClock(SilentWatcher):
 
 def per_step(times: Sequence[float]) -> float:
     """The median over cycles of the mean of a cycle's steps; the first cycle warms up."""
-    cycles = [times[i : i + CYCLE] for i in range(CYCLE, len(times), CYCLE)]
+    cycles = [times[i : i + problem.CYCLE] for i in range(problem.CYCLE, len(times), problem.CYCLE)]
     return statistics.median(map(statistics.mean, cycles))
 
 
 def inner_step(model: str, num_cycles: int, most: float) -> Ratio:
     """Whole steps over bare ones, and what a step is made of."""
-    trainer = problem.trainer(model, problem.BATCH * CYCLE * (num_cycles + 1) // problem.BLOCKS, problem.BLOCKS)
+    trainer = problem.trainer(model, problem.BATCH * problem.CYCLE * (num_cycles + 1) // problem.BLOCKS, problem.BLOCKS)
     clock = StepClock(trainer)
     trainer.run(lambda: None, lambda: False, clock)
     split = {name: per_step(times) for name, times in clock.times.items()}

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bcsc import models
-from bcsc.data.feeding import Feeder, Step
+from bcsc.data.feeding import IMAGES_AT_ONCE, Feeder, Step
 from bcsc.data.registry import SOURCES
 from bcsc.data.sources import load
 from bcsc.errors import DataError
@@ -24,6 +24,7 @@ from bcsc.training.trainer import Plan, Trainer
 
 CIFAR10 = SOURCES["cifar10"]
 BATCH, BLOCKS = 128, 8
+CYCLE = IMAGES_AT_ONCE // BATCH  # steps that are fed together, so only whole cycles compare
 RECIPE: dict[str, Any] = {"lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4}
 
 
