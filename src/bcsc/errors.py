@@ -48,6 +48,12 @@ class Interrupted(BcscError, RuntimeError):  # noqa: N818 -- likewise
     exit_code = 130
 
 
+def in_one_line(error: Exception) -> str:
+    """Its message for a terminal: no line breaks, and no control characters, which may stem from a file."""
+    text = " ".join(str(error).split())
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def check_at_least(name: str, value: object, least: int) -> int:
     """``value`` as an integer of at least ``least``; booleans and floats are not integers here."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:

@@ -79,7 +79,7 @@ def trainer(
     optimizer, sampler = build_method(
         method, fused_sgd(network), num_samples=num_images, batch_size=BATCH, num_blocks=num_blocks
     )
-    data = data_kind(feeder(num_images), feeder(1, augment=False), sampler, 1)
+    data = data_kind(feeder(num_images), feeder(1, augment=False), sampler, 1, overwrite=True)
     rate = partial(learning_rate, "constant", RECIPE["lr"], epochs=1)
     plan = Plan(epochs=1, learning_rate=rate, loss_fn=F.cross_entropy, seed=0, device=torch.device("cpu"))
     return kind(network, optimizer, data, plan)

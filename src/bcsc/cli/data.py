@@ -14,7 +14,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("check", help="verify every data set that is here").set_defaults(act=_check)
     show = actions.add_parser("show", help="draw augmented training images with their labels")
     show.add_argument("name", metavar="NAME")
-    show.add_argument("--outliers", metavar="KIND:RATE", help="mark these outliers; human labels are human:FILE:COLUMN")
+    show.add_argument(
+        "--outliers",
+        default="none",
+        metavar="KIND:RATE",
+        help="mark these outliers; human labels are human:FILE:COLUMN (default: none)",
+    )
     show.add_argument("--seed", type=int, default=0, help="of the outliers, the augmentation and the choice of images")
     show.add_argument("--out", type=Path, default=Path("sheet.png"), metavar="FILE")
     show.set_defaults(act=_show)
@@ -47,10 +52,12 @@ def _get(arguments: argparse.Namespace) -> int:
     if source.missing(root):
         fetch(source, root)
         print(f"{source.name}: now in {root / source.folder}")
-    else:
+    elif source.files:
         print(
-            f"{source.name}: already in {root / source.folder}" if source.files else f"{source.name}: comes with bcsc"
+            f"{source.name}: already in {root / source.folder} (bcsc data check verifies it; remove it to get it anew)"
         )
+    else:
+        print(f"{source.name}: comes with bcsc")
     return 0
 
 
@@ -65,7 +72,7 @@ def _check_one(name: str) -> bool:
     """Print what the files of one data set turned out to be; false if they are wrong."""
     from bcsc.data.fetching import files_that_differ
     from bcsc.data.sources import check_content, data_root, find_source, load
-    from bcsc.errors import DataError
+    from bcsc.errors import DataError, in_one_line
 
     source, root = find_source(name), data_root()
     missing = source.missing(root)
@@ -77,8 +84,8 @@ def _check_one(name: str) -> bool:
         check_content(load(name, root, download=False))
         official = "not the official bytes" if files_that_differ(source, root) else "official files"
         origin = official if source.files else "comes with bcsc"
-    except DataError as error:
-        print(f"{name:<16}WRONG: {error}")
+    except (DataError, OSError) as error:
+        print(f"{name:<16}WRONG: {in_one_line(error)}")
         return False
     print(f"{name:<16}{origin}, content checks passed")
     return True
@@ -89,7 +96,7 @@ def _show(arguments: argparse.Namespace) -> int:
     from bcsc.data.sheet import draw_sheet
     from bcsc.data.sources import load
 
-    outliers = Outliers.parse(arguments.outliers, arguments.seed) if arguments.outliers else None
+    outliers = None if arguments.outliers == "none" else Outliers.parse(arguments.outliers, arguments.seed)
     clean = load(arguments.name)
     dataset = clean.with_outliers(outliers) if outliers else clean
     draw_sheet(dataset, clean.train_labels, arguments.out, arguments.seed)

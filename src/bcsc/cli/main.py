@@ -1,4 +1,7 @@
-"""The parser and the exit codes: 0 done, 2 a mistake (one line), 3 diverged, 4 a process lost, 130 interrupted."""
+"""The parser and the exit codes.
+
+0 done, 1 a part of it failed, 2 a mistake (one line), 3 diverged, 4 a process lost, 130 interrupted.
+"""
 
 import argparse
 import importlib
@@ -8,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from bcsc.errors import BcscError, InvalidArgumentError
+from bcsc.errors import BcscError, InvalidArgumentError, in_one_line
 from bcsc.version import __version__
 
 # name -> what it does; bcsc.cli.NAME has add_arguments(parser) and run(arguments) -> exit code
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = parser().parse_args(arguments)
         code: int = parsed.run(parsed)
     except BcscError as error:
-        print(f"bcsc: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"bcsc: {in_one_line(error)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("bcsc: interrupted", file=sys.stderr)
@@ -75,6 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:  # a file that cannot be read or written
-        print(f"bcsc: {error}", file=sys.stderr)
+        print(f"bcsc: {in_one_line(error)}", file=sys.stderr)
         return BcscError.exit_code
     return code

@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from bcsc.data.sources import DataSet
 from bcsc.data.transforms import all_crops, crop_and_flip, draw_augmentations, normalise, pad_to
-from bcsc.errors import InvalidArgumentError
+from bcsc.errors import InvalidArgumentError, check_at_least
 from bcsc.seeding import stream
 
 EVERYTHING = slice(None)
@@ -57,9 +57,12 @@ class Feeder(Dataset[tuple[Tensor, int]]):
                 f"images must be uint8 of shape N x C x H x W with N labels, "
                 f"got {images.dtype} of shape {tuple(images.shape)} and {len(labels)} labels."
             )
-        self.image_size = max(images.shape[-2:]) if image_size is None else image_size
-        if self.image_size < max(images.shape[-2:]):
-            raise InvalidArgumentError(f"image_size must be at least {max(images.shape[-2:])}, got {image_size}.")
+        least, num_channels = max(images.shape[-2:]), images.shape[1]
+        self.image_size = least if image_size is None else check_at_least("image_size", image_size, least)
+        if len(mean) != num_channels or len(std) != num_channels:
+            raise InvalidArgumentError(
+                f"mean and std must have a number for each of the {num_channels} channels, got {mean} and {std}."
+            )
         self.images, self.labels = images.to(device), labels.to(device)
         channels = torch.tensor([mean, std], dtype=torch.float64)[..., None, None]
         self._scale = (1 / (255 * channels[1])).float().to(device)
@@ -78,7 +81,7 @@ class Feeder(Dataset[tuple[Tensor, int]]):
         """The batches of many steps: those of :meth:`batch`, but faster, as several are cropped and flipped at once.
 
         With ``overwrite`` the images of a batch take the place of the last one's in memory, which is faster still, for
-        a loop that keeps none.
+        a loop that keeps none and takes no gradient with respect to them.
         """
         images = None
         for group in groups_of_images(steps, IMAGES_AT_ONCE):

@@ -17,6 +17,9 @@ def read_human_labels(path: Path, column: str, clean: Tensor, num_classes: int) 
     """The labels in ``column``, after the file's own clean labels have been found equal to ``clean``."""
     columns = read_label_columns(path)
     reference = "clean_coarse_label" if "coarse" in column else "clean_label"
+    check_choice(f"The column of {path}", column, columns)
+    if reference not in columns:
+        raise DataError(f"{path} has no column {reference!r} that could be compared with the data set.")
     labels, expected = (_column(columns, name, path) for name in (column, reference))
     if not torch.equal(expected, clean):
         raise DataError(
@@ -48,12 +51,13 @@ def _read_zipped(path: Path) -> dict[str, Any]:
                 raise DataError(f"{path} is a zip file, but not one that torch.save wrote.")
             with archive.open(pickles[0]) as member:
                 return load_plain_dict(member, path)
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path} is a damaged zip file ({error}). Get it again.") from error
+    except (zipfile.BadZipFile, RuntimeError) as error:  # of the second kind: encrypted, packed in an unknown way
+        raise DataError(f"{path} is a damaged zip file ({error}). Remove it and get it again.") from error
 
 
 def _column(columns: dict[str, Any], name: str, path: Path) -> Tensor:
-    values = columns[check_choice(f"The column of {path}", name, columns)]
+    values = columns[name]
     if not isinstance(values, np.ndarray) or values.ndim != 1:
-        raise DataError(f"{path}: {name!r} must be one array of whole numbers, found {type(values).__name__}.")
+        found = f"one of shape {values.shape}" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
+        raise DataError(f"{path}: {name!r} must be an array of whole numbers in one dimension, found {found}.")
     return torch.from_numpy(values.astype(np.int64))

@@ -1,5 +1,6 @@
 """The IDX files of MNIST (LeCun, Cortes and Burges, 1998) and of everything that copied its form."""
 
+import gzip
 import zlib
 from math import prod
 from pathlib import Path
@@ -34,11 +35,13 @@ def read_idx(folder: Path, name: str, num_dimensions: int) -> Tensor:
     try:
         with open_file(folder, name) as file:
             raw = file.read()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{where} is damaged or cut short ({error}). Get it again.") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{where} is damaged or cut short ({error}). Remove it and get it again.") from error
     if raw[:4] != bytes([0, 0, UNSIGNED_BYTE, num_dimensions]) or len(raw) < start:
         raise DataError(f"{where} is not an IDX file of bytes in {num_dimensions} dimensions; it starts {raw[:4]!r}.")
     shape = np.frombuffer(raw, ">u4", num_dimensions, offset=4).tolist()
     if len(raw) - start != prod(shape):
-        raise DataError(f"{where} promises {shape} = {prod(shape)} bytes and holds {len(raw) - start}. Get it again.")
+        raise DataError(
+            f"{where} promises {shape} = {prod(shape)} bytes and holds {len(raw) - start}. Remove it and get it again."
+        )
     return torch.from_numpy(np.frombuffer(raw, np.uint8, offset=start).reshape(shape).copy())

@@ -1,18 +1,20 @@
 """Read a pickle that holds plain data, and nothing but plain data.
 
-A pickle is a program: it may name any function and have it called. Here it can name five things, and none of them is
+A pickle is a program: it may name any function and have it called. Here it can name a few things, and none of them is
 the real one: each is a stand-in that keeps bytes, or makes an integer array of them. Any other name is refused
-before it is looked up, so nothing is imported and nothing is called.
+before it is looked up, so nothing is imported and nothing is called. What a pickle holds is not shown in messages
+unless it is text: a few lists within lists can stand for more than a memory can hold.
 """
 
 import pickle
 from collections.abc import Callable, Mapping
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
 from bcsc.errors import BcscError, DataError
 
+BYTE_ORDERS = ("<", ">", "|", "=")
 INTEGER_TYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 
 
@@ -24,50 +26,76 @@ class _IntegerType:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.byte_order = _text(state[1])
+        if self.byte_order not in BYTE_ORDERS:
+            raise DataError("It holds an array in an unknown order of bytes.")
 
 
 class _Array:
     """Stands in for ``numpy.ndarray`` until the pickle has told its shape, type and bytes."""
 
-    values: np.ndarray[Any, np.dtype[Any]]
+    values: np.ndarray[Any, np.dtype[Any]] | None = None
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _version, shape, kind, is_fortran, raw = state
-        if not isinstance(kind, _IntegerType) or not isinstance(raw, bytes) or is_fortran:
+        self.fill(raw, kind, shape, "F" if is_fortran else "C")
+
+    def fill(self, raw: object, kind: object, shape: Any, order: Literal["C", "F"]) -> None:
+        if not isinstance(kind, _IntegerType) or not isinstance(raw, bytes | bytearray):
             raise DataError("It holds an array of something else than plain integers.")
-        self.values = np.frombuffer(raw, kind.byte_order + kind.code).reshape(shape)
+        self.values = np.frombuffer(raw, kind.byte_order + kind.code).reshape(shape, order=order)
 
 
-def _text(value: str | bytes) -> str:
+def _text(value: object) -> str:
+    if not isinstance(value, str | bytes):
+        raise DataError(f"It has a {type(value).__name__} where text belongs.")
     return value.decode("latin1") if isinstance(value, bytes) else value
 
 
-class _StandIns:
-    """What a pickle may call. As bound methods, for these cannot be altered by the pickle that is handed them."""
+class _StandIn:
+    """What a pickle may call, and cannot alter."""
 
-    def array_class(self) -> None:
-        raise DataError("It builds an array in an unknown way.")
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
 
-    def dtype(self, code: str | bytes, _align: object, _copy: object) -> _IntegerType:
-        if _text(code) not in INTEGER_TYPES:
-            raise DataError(f"It holds an array of type {_text(code)!r:.20}; only integers are read.")
-        return _IntegerType(_text(code))
+    def __call__(self, *arguments: object) -> object:
+        return self._function(*arguments)
 
-    def empty_array(self, _class: object, _shape: object, _code: object) -> _Array:
-        return _Array()
-
-    def encode(self, text: str, _encoding: object) -> bytes:
-        return text.encode("latin1")
+    def __setstate__(self, _state: object) -> None:
+        raise DataError("It alters what it is handed.")
 
 
-# Not methods of the unpickler: it remembers what it made, and would stay in memory, with all the data, in a cycle.
-_HAND_OUT = _StandIns()
-ALLOWED: Mapping[tuple[str, str], Callable[..., object]] = {
-    ("numpy", "ndarray"): _HAND_OUT.array_class,
-    ("numpy", "dtype"): _HAND_OUT.dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _HAND_OUT.empty_array,
-    ("numpy._core.multiarray", "_reconstruct"): _HAND_OUT.empty_array,
-    ("_codecs", "encode"): _HAND_OUT.encode,  # how Python 3 writes bytes in the protocol of Python 2
+def _array_class() -> None:
+    raise DataError("It builds an array in an unknown way.")
+
+
+def _dtype(code: object, _align: object, _copy: object) -> _IntegerType:
+    if _text(code) not in INTEGER_TYPES:
+        raise DataError(f"It holds an array of type {_text(code)!r:.20}; only integers are read.")
+    return _IntegerType(_text(code))
+
+
+def _empty_array(_class: object, _shape: object, _code: object) -> _Array:
+    return _Array()
+
+
+def _array_from_buffer(raw: object, kind: object, shape: object, order: Literal["C", "F"]) -> _Array:
+    array = _Array()
+    array.fill(raw, kind, shape, order)
+    return array
+
+
+def _encode(text: str, _encoding: object) -> bytes:
+    return text.encode("latin1")
+
+
+ALLOWED: Mapping[tuple[str, str], _StandIn] = {
+    ("numpy", "ndarray"): _StandIn(_array_class),
+    ("numpy", "dtype"): _StandIn(_dtype),
+    ("numpy.core.multiarray", "_reconstruct"): _StandIn(_empty_array),
+    ("numpy._core.multiarray", "_reconstruct"): _StandIn(_empty_array),
+    ("numpy.core.numeric", "_frombuffer"): _StandIn(_array_from_buffer),  # from protocol 5 on
+    ("numpy._core.numeric", "_frombuffer"): _StandIn(_array_from_buffer),
+    ("_codecs", "encode"): _StandIn(_encode),  # how Python 3 writes bytes in the protocol of Python 2
 }
 
 
@@ -77,8 +105,8 @@ class _PlainUnpickler(pickle.Unpickler):
             raise DataError(f"It asks for {module}.{name}, which plain data never needs; nothing of it was run.")
         return ALLOWED[module, name]
 
-    def persistent_load(self, reference: Any) -> Any:
-        raise DataError(f"It refers to something outside of itself ({reference!r:.60}); refused.")
+    def persistent_load(self, _reference: Any) -> Any:
+        raise DataError("It refers to something outside of itself; refused.")
 
 
 def load_plain_dict(file: IO[bytes], where: object) -> dict[str, Any]:
@@ -89,6 +117,8 @@ def load_plain_dict(file: IO[bytes], where: object) -> dict[str, Any]:
     held = load_plain(file, where)
     if not isinstance(held, dict):
         raise DataError(f"{where} holds a {type(held).__name__}, expected a dictionary.")
+    if not all(isinstance(key, str | bytes) for key in held):
+        raise DataError(f"{where} holds a dictionary with keys that are not names.")
     return {_text(key): value.values if isinstance(value, _Array) else value for key, value in held.items()}
 
 
@@ -99,4 +129,5 @@ def load_plain(file: IO[bytes], where: object) -> Any:
     except BcscError as error:
         raise DataError(f"{where} is not a file of plain data. {error}") from error
     except Exception as error:  # a damaged pickle can fail in any way at all
-        raise DataError(f"{where} is damaged or cut short ({error}). Get it again.") from error
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{where} is damaged or cut short ({reason}). Remove it and get it again.") from error

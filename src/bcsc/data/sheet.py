@@ -24,10 +24,13 @@ def draw_sheet(dataset: DataSet, true_labels: Tensor, path: Path, seed: int = 0)
         raise MissingExtraError("Contact sheets need matplotlib: pip install 'bcsc[report]'") from error
     if not path.parent.is_dir():
         raise InvalidArgumentError(f"There is no folder {path.parent} to write {path.name} to.")
+    figure = Figure(figsize=(COLUMNS * 1.3, ROWS * 1.6), layout="constrained")
+    endings = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix.lower().removeprefix(".") not in endings:
+        raise InvalidArgumentError(f"The sheet must end with one of .{', .'.join(endings)}, got {str(path)!r}.")
     chosen = torch.randperm(len(dataset.train_labels), generator=stream(seed, "sheet"))[: ROWS * COLUMNS]
     pixels = training_feeder(dataset, seed).pixels(chosen)
     outliers = set(dataset.corruption.indices.tolist()) if dataset.corruption else set()
-    figure = Figure(figsize=(COLUMNS * 1.3, ROWS * 1.6), layout="constrained")
     for axes, index, image in zip(figure.subplots(ROWS, COLUMNS).flat, chosen.tolist(), pixels, strict=False):
         given, true = (dataset.source.class_names[labels[index]] for labels in (dataset.train_labels, true_labels))
         is_outlier = index in outliers

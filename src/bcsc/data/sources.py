@@ -51,7 +51,7 @@ class DataSet:
 def data_root(root: Path | str | None = None) -> Path:
     """The folder for data: as given, else ``$BCSC_DATA``, else the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root or os.environ.get("BCSC_DATA") or Path(cache, "bcsc")).expanduser()
+    return Path(os.path.expanduser(root or os.environ.get("BCSC_DATA") or Path(cache, "bcsc")))
 
 
 def load(name: str, root: Path | str | None = None, *, download: bool = True) -> DataSet:

@@ -44,7 +44,10 @@ class SampledData:
 
 
 class FeederData(SampledData):
-    """Batches gathered from feeders in memory."""
+    """Batches gathered from feeders in memory.
+
+    With ``overwrite`` one takes the place of another: for networks that keep none, and that leave it as it is.
+    """
 
     def __init__(
         self,
@@ -53,15 +56,17 @@ class FeederData(SampledData):
         sampler: BlockCyclicSampler,
         batches_per_step: int,
         division: Division = WHOLE,
+        *,
+        overwrite: bool = False,
     ) -> None:
         super().__init__(sampler, batches_per_step, len(test), division)
-        self._train, self._test = train, test
+        self._train, self._test, self._overwrite = train, test, overwrite
 
     def training_batches(self, epoch: int, start: int) -> Iterator[Batch]:
         """The batches of ``epoch`` from number ``start`` on."""
         index_batches = self._index_batches(epoch, start)
         steps = (Step(step, indices, self.division.part(len(indices))) for step, indices in index_batches)
-        return self._as_batches(start, self._train.batches(epoch, steps, overwrite=True))
+        return self._as_batches(start, self._train.batches(epoch, steps, overwrite=self._overwrite))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's batches of the test set."""

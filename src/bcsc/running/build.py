@@ -52,6 +52,7 @@ def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tupl
         sampler,
         METHODS[spec.method].batches_per_step(sampler),
         division_of(spec, ranks),
+        overwrite=True,
     )
     plan = make_plan(spec, optimizer, F.cross_entropy, checkpoint_every, ranks)
     return Trainer(compiled(spec, network), parallel_optimizer(spec, optimizer, ranks), data, plan), dataset

@@ -61,6 +61,12 @@ def test_an_unknown_column_is_refused_with_the_known_ones(tmp_path):
         human(path, "worst_label")
 
 
+def test_a_file_without_the_clean_column_is_refused(tmp_path):
+    path = save(tmp_path / "human.pt", {"worse_label": WORSE})
+    with pytest.raises(DataError, match="has no column 'clean_label' that could be compared"):
+        human(path)
+
+
 def test_labels_that_are_no_class_are_refused(tmp_path):
     path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE + 1})
     with pytest.raises(DataError, match=r"label 10 at position .* is not one of the 10 classes"):
@@ -70,7 +76,7 @@ def test_labels_that_are_no_class_are_refused(tmp_path):
 @pytest.mark.parametrize("column", [list(range(50)), "text", CLEAN.reshape(5, 10).copy()])
 def test_columns_that_are_not_arrays_of_integers_are_refused(tmp_path, column):
     path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": column})
-    with pytest.raises(DataError, match="'worse_label' must be one array of whole numbers"):
+    with pytest.raises(DataError, match="'worse_label' must be an array of whole numbers in one dimension"):
         human(path)
 
 
@@ -132,4 +138,18 @@ def test_a_damaged_zip_file_is_refused(tmp_path):
     start = whole.rindex(b"PK\x01\x02")  # of an entry in the directory at the end
     path.write_bytes(whole[:start] + b"XXXX" + whole[start + 4 :])
     with pytest.raises(DataError, match="is a damaged zip file"):
+        human(path)
+
+
+@pytest.mark.parametrize(("offset", "value", "message"), [(8, 1, "encrypted"), (10, 99, "compression")])
+def test_a_zip_file_packed_otherwise_is_refused(tmp_path, offset, value, message):
+    path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE})
+    raw = bytearray(path.read_bytes())
+    for signature, shift in (
+        (b"PK\x03\x04", -2),
+        (b"PK\x01\x02", 0),
+    ):  # of the member and of its entry in the directory
+        raw[raw.index(signature) + offset + shift] = value
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match=f"is a damaged zip file .*{message}"):
         human(path)
