@@ -60,6 +60,46 @@ def test_check_finds_damaged_and_incomplete_sets(empty, capsys):
     assert "cifar10         WRONG: no data_batch_1, data_batch_2" in out
 
 
+def test_check_goes_on_after_a_file_that_cannot_be_opened(empty, capsys, monkeypatch):
+    (empty / "MNIST/raw").mkdir(parents=True)
+    for name in find_source("mnist").files:
+        (empty / "MNIST/raw" / name).write_bytes(b"")
+
+    def refuse(folder, name):
+        raise PermissionError(13, "Permission denied", f"{folder}/{name}")
+
+    monkeypatch.setattr("bcsc.data.mnist.open_file", refuse)
+    assert main(["data", "check"]) == 1
+    out = capsys.readouterr().out
+    assert "mnist           WRONG: [Errno 13] Permission denied" in out
+    assert out.splitlines()[-1].startswith("cifar100-coarse")
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(empty, capsys):
+    folder = empty / "cifar-100-python"
+    folder.mkdir()
+    for name in ("train", "test"):
+        (folder / name).write_bytes(b"\x80\x04\x8c\x02os\x8c\x09\x1b[31m\nred\x93.")
+    assert main(["data", "check"]) == 1
+    out = capsys.readouterr().out
+    assert r"It asks for os.\x1b[31m red, which plain data never needs" in out
+    assert "\x1b" not in out
+
+
+def test_a_folder_of_an_unknown_user_is_just_not_there(monkeypatch, capsys):
+    monkeypatch.setenv("BCSC_DATA", "~no-such-user/data")
+    assert main(["data", "check"]) == 0
+    assert capsys.readouterr().out.count("not here") == 5
+
+
+def test_what_is_here_is_not_fetched_again_and_get_says_how(empty, capsys):
+    (empty / "MNIST/raw").mkdir(parents=True)
+    for name in find_source("mnist").files:
+        (empty / "MNIST/raw" / name).write_bytes(b"")
+    assert main(["data", "get", "mnist"]) == 0
+    assert "bcsc data check verifies it; remove it to get it anew" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_check_accepts_the_real_files(capsys):
     if find_source("cifar10").missing(data_root()):
@@ -83,7 +123,11 @@ def test_show_draws_a_sheet_and_reports_the_rates(empty, capsys):
     [
         (["--outliers", "symmetric:2"], "rate from 0 to 1"),
         (["--outliers", "human:absent.pt:worse_label"], "There is no file absent.pt"),
+        (["--outliers", ""], "bcsc: "),
         (["--out", "no/such/folder/sheet.png"], "There is no folder no/such/folder"),
+        (["--out", "sheet.xyz"], "must end with one of"),
+        (["--out", "sheet"], "must end with one of"),
+        (["--out", ""], "must end with one of"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(empty, capsys, options, message):

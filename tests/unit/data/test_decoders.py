@@ -97,6 +97,7 @@ def test_a_truncated_cifar_file_is_refused(cifar10):
         ({"data": pixels(0)}, "'labels' must be a list of 4 whole numbers"),
         ({"data": pixels(0), "labels": [0] * (ROWS - 1)}, "'labels' must be a list of 4 whole numbers"),
         ({"data": pixels(0), "labels": ["0"] * ROWS}, "'labels' must be a list of 4 whole numbers"),
+        ({"data": pixels(0), "labels": [0, 2**70, 1, 2]}, "'labels' must be a list of 4 whole numbers"),
         ({"data": pixels(0), "labels": [0, 1, 10, 2]}, "label 10 at position 2 is not one of the 10 classes"),
         ({"data": pixels(0), "labels": [0, -1, 1, 2]}, "label -1 at position 1 is not one of the 10 classes"),
         ({"data": pixels(0)[:2].copy(), "labels": [0, 1]}, "holds 2 images, expected 4 as in data_batch_1"),

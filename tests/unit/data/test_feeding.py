@@ -156,8 +156,14 @@ def test_wrong_images_are_refused(images, labels):
 
 
 def test_images_are_never_cut_to_a_smaller_size():
-    with pytest.raises(InvalidArgumentError, match="image_size must be at least 8, got 7"):
+    with pytest.raises(InvalidArgumentError, match="image_size must be a whole number of at least 8, got 7"):
         feeder(image_size=7)
+
+
+@pytest.mark.parametrize(("mean", "std"), [((0.5,), STD), (MEAN, (0.2,) * 4)])
+def test_constants_for_other_channels_are_refused(mean, std):
+    with pytest.raises(InvalidArgumentError, match="mean and std must have a number for each of the 3 channels"):
+        Feeder(IMAGES, LABELS, mean=mean, std=std)
 
 
 FEED_TWO_EPOCHS = r"""

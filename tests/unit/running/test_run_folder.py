@@ -11,6 +11,7 @@ from torch.utils.data import TensorDataset
 
 import bcsc
 from bcsc.errors import Diverged, InvalidArgumentError, StateMismatchError
+from bcsc.running.batches import FeederData
 from bcsc.running.folder import FolderBusyError, RunFolder
 from bcsc.training.checkpoint import CheckpointError, WriteError, read_checkpoint
 from tests.unit.running import tiny_run
@@ -191,6 +192,38 @@ def test_any_network_and_any_data_set_train(tmp_path: Path) -> None:
     data = TensorDataset(inputs, (inputs[:, 0] > 0).long())
     result = bcsc.train(nn.Linear(4, 2), data, data, out=tmp_path, blocks=2, epochs=3, batch_size=32)
     assert result.summary["test_accuracy"]["final"] > 95
+
+
+class Hoarder(nn.Module):
+    """Keeps every batch that it is shown in training, and has its gradient taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network, self.seen = tiny_run.network(), []
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen.append(images.requires_grad_())
+        return self.network(images)
+
+
+def test_a_network_of_ones_own_may_keep_its_batches(tmp_path: Path) -> None:
+    model = Hoarder()
+    tiny_run.train(tmp_path, model, epochs=1)
+    assert len({images.data_ptr() for images in model.seen}) == len(model.seen) == 28
+    assert all(images.grad is not None for images in model.seen)
+
+
+def test_that_batches_overwrite_each_other_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overwriting = bcsc.run(SPEC, tmp_path / "overwriting")
+
+    def build(*arguments: object, overwrite: bool) -> FeederData:
+        assert overwrite
+        return FeederData(*arguments, overwrite=False)
+
+    monkeypatch.setattr("bcsc.running.build.FeederData", build)
+    apart = bcsc.run(SPEC, tmp_path / "apart")
+    assert [row.test_loss for row in apart.rows] == [row.test_loss for row in overwriting.rows]
 
 
 def test_what_has_no_meaning_for_own_data_is_refused(tmp_path: Path) -> None:
