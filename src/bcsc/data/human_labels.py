@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bcsc.data.arrays import check_labels
 from bcsc.data.plain_pickle import load_plain, load_plain_dict
-from bcsc.errors import DataError, check_choice
+from bcsc.errors import BcscError, DataError, check_choice
 
 
 def read_human_labels(path: Path, column: str, clean: Tensor, num_classes: int) -> Tensor:
@@ -35,8 +35,13 @@ def read_label_columns(path: Path) -> dict[str, Any]:
     """The dictionary that ``torch.save`` wrote, in its zip form or the older one of pickles in a row."""
     if not path.is_file():
         raise DataError(f"There is no file {path}. Give the CIFAR-N file, as in human:CIFAR-10_human.pt:worse_label.")
-    if zipfile.is_zipfile(path):
-        return _read_zipped(path)
+    try:
+        if zipfile.is_zipfile(path):
+            return _read_zipped(path)
+    except BcscError:
+        raise
+    except Exception as error:  # a damaged zip file can fail in any way at all
+        raise DataError(f"{path} is a damaged zip file ({error}). Remove it and get it again.") from error
     with path.open("rb") as file:
         for _header in ("magic number", "protocol", "system"):
             load_plain(file, path)
@@ -44,15 +49,12 @@ def read_label_columns(path: Path) -> dict[str, Any]:
 
 
 def _read_zipped(path: Path) -> dict[str, Any]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            if not pickles:
-                raise DataError(f"{path} is a zip file, but not one that torch.save wrote.")
-            with archive.open(pickles[0]) as member:
-                return load_plain_dict(member, path)
-    except (zipfile.BadZipFile, RuntimeError) as error:  # of the second kind: encrypted, packed in an unknown way
-        raise DataError(f"{path} is a damaged zip file ({error}). Remove it and get it again.") from error
+    with zipfile.ZipFile(path) as archive:
+        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if not pickles:
+            raise DataError(f"{path} is a zip file, but not one that torch.save wrote.")
+        with archive.open(pickles[0]) as member:
+            return load_plain_dict(member, path)
 
 
 def _column(columns: dict[str, Any], name: str, path: Path) -> Tensor:

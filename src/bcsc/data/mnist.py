@@ -40,7 +40,7 @@ def read_idx(folder: Path, name: str, num_dimensions: int) -> Tensor:
     if raw[:4] != bytes([0, 0, UNSIGNED_BYTE, num_dimensions]) or len(raw) < start:
         raise DataError(f"{where} is not an IDX file of bytes in {num_dimensions} dimensions; it starts {raw[:4]!r}.")
     shape = np.frombuffer(raw, ">u4", num_dimensions, offset=4).tolist()
-    if len(raw) - start != prod(shape):
+    if 0 in shape or len(raw) - start != prod(shape):
         raise DataError(
             f"{where} promises {shape} = {prod(shape)} bytes and holds {len(raw) - start}. Remove it and get it again."
         )

@@ -2,19 +2,22 @@
 
 A pickle is a program: it may name any function and have it called. Here it can name a few things, and none of them is
 the real one: each is a stand-in that keeps bytes, or makes an integer array of them. Any other name is refused
-before it is looked up, so nothing is imported and nothing is called. What a pickle holds is not shown in messages
-unless it is text: a few lists within lists can stand for more than a memory can hold.
+before it is looked up, so nothing is imported and nothing is called. What a pickle holds is neither shown in messages
+nor used as a key unless it is text or a number: a few lists within lists can stand for more than a memory can hold, and
+a few tuples within tuples for more than can be hashed in a lifetime.
 """
 
 import pickle
 from collections.abc import Callable, Mapping
-from typing import IO, Any, Literal
+from typing import IO, Any, ClassVar, Literal
 
 import numpy as np
 
 from bcsc.errors import BcscError, DataError
 
 BYTE_ORDERS = ("<", ">", "|", "=")
+ORDERS = ("C", "F")
+KEY_TYPES = (str, bytes, int, float, bool, type(None))
 INTEGER_TYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 
 
@@ -42,6 +45,10 @@ class _Array:
     def fill(self, raw: object, kind: object, shape: Any, order: Literal["C", "F"]) -> None:
         if not isinstance(kind, _IntegerType) or not isinstance(raw, bytes | bytearray):
             raise DataError("It holds an array of something else than plain integers.")
+        if not isinstance(shape, tuple) or not all(type(size) is int and size >= 0 for size in shape):
+            raise DataError("It holds an array without a shape.")
+        if not isinstance(order, str) or order not in ORDERS:
+            raise DataError("It holds an array in an unknown order.")
         self.values = np.frombuffer(raw, kind.byte_order + kind.code).reshape(shape, order=order)
 
 
@@ -99,10 +106,59 @@ ALLOWED: Mapping[tuple[str, str], _StandIn] = {
 }
 
 
-class _PlainUnpickler(pickle.Unpickler):
+class _UpToItsEnd:
+    """A file that does not give less than it is asked for: that unpickler would not notice."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        read = self._file.read(size)
+        if len(read) < size:
+            raise EOFError("it ends too early")
+        return read
+
+    def readline(self) -> bytes:
+        line = self._file.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError("it ends too early")
+        return line
+
+
+def _checking_keys(opcode: bytes, where: slice) -> Callable[[Any], None]:
+    """What an opcode does, after a look at the keys that it finds on the stack."""
+    load = pickle._Unpickler.dispatch[opcode[0]]
+
+    def load_checked(unpickler: Any) -> None:
+        for key in unpickler.stack[where]:
+            if type(key) not in KEY_TYPES:
+                raise DataError(f"It has a {type(key).__name__} for a key.")
+        load(unpickler)
+
+    return load_checked
+
+
+def _refuse_set(_unpickler: object) -> None:
+    raise DataError("It holds a set, which plain data never needs.")
+
+
+class _PlainUnpickler(pickle._Unpickler):
+    """The unpickler that is written in Python: it lets keys be looked at before they are hashed."""
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.DICT[0]: _checking_keys(pickle.DICT, slice(0, None, 2)),
+        pickle.SETITEMS[0]: _checking_keys(pickle.SETITEMS, slice(0, None, 2)),
+        pickle.SETITEM[0]: _checking_keys(pickle.SETITEM, slice(-2, -1)),
+        pickle.EMPTY_SET[0]: _refuse_set,
+        pickle.ADDITEMS[0]: _refuse_set,
+        pickle.FROZENSET[0]: _refuse_set,
+    }
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
-            raise DataError(f"It asks for {module}.{name}, which plain data never needs; nothing of it was run.")
+            asked = f"{module}.{name}"
+            raise DataError(f"It asks for {asked:.100}, which plain data never needs; nothing of it was run.")
         return ALLOWED[module, name]
 
     def persistent_load(self, _reference: Any) -> Any:
@@ -125,9 +181,9 @@ def load_plain_dict(file: IO[bytes], where: object) -> dict[str, Any]:
 def load_plain(file: IO[bytes], where: object) -> Any:
     """Whatever plain data the next pickle in ``file`` holds."""
     try:
-        return _PlainUnpickler(file, encoding="bytes").load()
+        return _PlainUnpickler(_UpToItsEnd(file), encoding="bytes").load()
     except BcscError as error:
         raise DataError(f"{where} is not a file of plain data. {error}") from error
     except Exception as error:  # a damaged pickle can fail in any way at all
         reason = str(error) or type(error).__name__
-        raise DataError(f"{where} is damaged or cut short ({reason}). Remove it and get it again.") from error
+        raise DataError(f"{where} is damaged or cut short ({reason:.100}). Remove it and get it again.") from error

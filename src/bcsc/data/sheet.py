@@ -11,6 +11,7 @@ from bcsc.errors import InvalidArgumentError, MissingExtraError
 from bcsc.seeding import stream
 
 ROWS, COLUMNS = 6, 10
+ENDINGS = (".png", ".jpg", ".pdf", ".svg")
 
 
 def draw_sheet(dataset: DataSet, true_labels: Tensor, path: Path, seed: int = 0) -> Tensor:
@@ -25,9 +26,8 @@ def draw_sheet(dataset: DataSet, true_labels: Tensor, path: Path, seed: int = 0)
     if not path.parent.is_dir():
         raise InvalidArgumentError(f"There is no folder {path.parent} to write {path.name} to.")
     figure = Figure(figsize=(COLUMNS * 1.3, ROWS * 1.6), layout="constrained")
-    endings = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.lower().removeprefix(".") not in endings:
-        raise InvalidArgumentError(f"The sheet must end with one of .{', .'.join(endings)}, got {str(path)!r}.")
+    if path.suffix.lower() not in ENDINGS:
+        raise InvalidArgumentError(f"The sheet must end with {', '.join(ENDINGS)}, got {str(path)!r}.")
     chosen = torch.randperm(len(dataset.train_labels), generator=stream(seed, "sheet"))[: ROWS * COLUMNS]
     pixels = training_feeder(dataset, seed).pixels(chosen)
     outliers = set(dataset.corruption.indices.tolist()) if dataset.corruption else set()

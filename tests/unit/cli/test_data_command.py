@@ -125,9 +125,10 @@ def test_show_draws_a_sheet_and_reports_the_rates(empty, capsys):
         (["--outliers", "human:absent.pt:worse_label"], "There is no file absent.pt"),
         (["--outliers", ""], "bcsc: "),
         (["--out", "no/such/folder/sheet.png"], "There is no folder no/such/folder"),
-        (["--out", "sheet.xyz"], "must end with one of"),
-        (["--out", "sheet"], "must end with one of"),
-        (["--out", ""], "must end with one of"),
+        (["--out", "sheet.xyz"], "must end with .png"),
+        (["--out", "sheet.pgf"], "must end with .png"),
+        (["--out", "sheet"], "must end with .png"),
+        (["--out", ""], "must end with .png"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(empty, capsys, options, message):

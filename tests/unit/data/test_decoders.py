@@ -148,6 +148,7 @@ def test_truncated_mnist_files_are_refused(mnist):
         ("train-images-idx3-ubyte", idx(LABELS), "is not an IDX file of bytes in 3 dimensions"),
         ("train-images-idx3-ubyte", b"\x00\x00\x08\x03", "is not an IDX file"),
         ("train-images-idx3-ubyte", idx(IMAGES) + b"x", r"promises \[5, 28, 28\] = 3920 bytes and holds 3921"),
+        ("train-images-idx3-ubyte", b"\0\0\x08\x03" + b"\xff" * 8 + bytes(4), "= 0 bytes and holds 0"),
         ("train-labels-idx1-ubyte", idx(LABELS[:4]), "5 train images, but 4 train labels"),
         ("t10k-labels-idx1-ubyte", idx(LABELS + 1), "label 10 at position 4"),
     ],

@@ -1,12 +1,15 @@
 import os
 import pickle
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bcsc.data.outliers import Outliers, Samples, corrupt
-from bcsc.errors import DataError, InvalidArgumentError
+from bcsc.errors import BcscError, DataError, InvalidArgumentError
 
 CLEAN = np.arange(50) % 10
 WORSE = np.where(np.arange(50) % 5 == 0, (CLEAN + 3) % 10, CLEAN)
@@ -139,6 +142,18 @@ def test_a_damaged_zip_file_is_refused(tmp_path):
     path.write_bytes(whole[:start] + b"XXXX" + whole[start + 4 :])
     with pytest.raises(DataError, match="is a damaged zip file"):
         human(path)
+
+
+@given(st.data())
+def test_a_zip_file_with_any_other_bytes_is_read_or_refused(tmp_path_factory, data):
+    path = save(tmp_path_factory.getbasetemp() / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE})
+    raw = bytearray(path.read_bytes())
+    directory = raw.index(b"PK\x01\x02")
+    for place in data.draw(st.lists(st.integers(directory, len(raw) - 1), min_size=1, max_size=3)):
+        raw[place] = data.draw(st.integers(0, 255))
+    path.write_bytes(raw)
+    with suppress(BcscError):
+        assert human(path).labels.tolist() == WORSE.tolist()
 
 
 @pytest.mark.parametrize(("offset", "value", "message"), [(8, 1, "encrypted"), (10, 99, "compression")])

@@ -128,6 +128,44 @@ def test_what_would_fill_the_memory_if_shown_is_refused_without_showing_it(end):
         read(lists_within_lists() + end)
 
 
+@pytest.mark.parametrize(("start", "end"), [(b"})", b"Ns."), (b"}()", b"Nu."), (b"()", b"Nd.")])
+@pytest.mark.parametrize("tuples", [b"\x85" * 300_000, b"2\x86" * 40])  # too deep, and too many, to be hashed
+def test_keys_that_cannot_be_hashed_are_not_hashed(tuples, start, end):
+    with pytest.raises(DataError, match="It has a tuple for a key"):
+        read(start + tuples + end)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, frozenset([1]), [set()]])
+def test_sets_are_refused(value):
+    with pytest.raises(DataError, match="It holds a set|It asks for"):
+        read(pickle.dumps(value, 4))
+
+
+def array_call(shape=b"K\x02\x85", order=b"\x8c\x01C"):
+    """An array of two bytes, as protocol 5 writes it."""
+    kind = b"cnumpy\ndtype\n\x8c\x02u1NN\x87R"
+    return b"\x80\x05cnumpy._core.numeric\n_frombuffer\n(C\x02ab" + kind + shape + order + b"tR."
+
+
+def test_shapes_and_orders_are_looked_at_before_numpy_sees_them():
+    held = load_plain_dict(
+        io.BytesIO(array_call().replace(b"\x80\x05", b"\x80\x05}\x8c\x01a")[:-1] + b"s."), "the file"
+    )
+    assert held["a"].tolist() == [97, 98]
+    for shape in (b"}", b"G" + b"\x40" + bytes(7), b"K\x02", b"J\xff\xff\xff\xff\x85", b"cnumpy\ndtype\n"):
+        with pytest.raises(DataError, match="an array without a shape"):
+            read(array_call(shape=shape))
+    for order in (b"\x8c\x01A", b"]", b"N"):
+        with pytest.raises(DataError, match="an array in an unknown order"):
+            read(array_call(order=order))
+
+
+def test_long_names_are_cut():
+    with pytest.raises(DataError, match="It asks for x{100}, which") as caught:
+        read(b"c" + b"x" * 10**6 + b"\nname\n.")
+    assert len(str(caught.value)) < 300
+
+
 def test_an_unknown_order_of_bytes_is_refused():
     raw = pickle.dumps(np.zeros(2, "<i4"), 2)
     assert raw.count(b"X\x01\x00\x00\x00<") == 1
@@ -145,9 +183,11 @@ def test_keys_that_are_not_names_are_refused():
         load_plain_dict(io.BytesIO(pickle.dumps({"a": 1, 5: 2})), "the file")
 
 
-def test_an_error_without_words_is_named():
-    with pytest.raises(DataError, match=r"damaged or cut short \(MemoryError\)"):
-        read(b"\x80\x04\x8e" + (2**62).to_bytes(8, "little") + b".")
+def test_an_error_without_words_is_named(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"\x80\x04\x8e" + (2**62).to_bytes(8, "little") + b".")
+    with path.open("rb") as file, pytest.raises(DataError, match=r"damaged or cut short \(MemoryError\)"):
+        load_plain(file, path)
 
 
 def test_only_a_dictionary_is_a_dictionary():
