@@ -92,11 +92,11 @@ def _check_one(name: str) -> bool:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from bcsc.data.outliers import Outliers
+    from bcsc.data.outliers import outliers_asked_for
     from bcsc.data.sheet import draw_sheet
     from bcsc.data.sources import load
 
-    outliers = None if arguments.outliers == "none" else Outliers.parse(arguments.outliers, arguments.seed)
+    outliers = outliers_asked_for(arguments.outliers, arguments.seed)
     clean = load(arguments.name)
     dataset = clean.with_outliers(outliers) if outliers else clean
     draw_sheet(dataset, clean.train_labels, arguments.out, arguments.seed)

@@ -82,7 +82,7 @@ def _decode(folder: Path, names: Sequence[str], label_key: str, num_classes: int
     return all_pixels.view(-1, 3, 32, 32), all_labels
 
 
-def is_int64(value: object) -> bool:
+def _is_int64(value: object) -> bool:
     """Whether it is a whole number that fits into eight bytes."""
     return type(value) is int and -(2**63) <= value < 2**63
 
@@ -96,6 +96,6 @@ def _read(folder: Path, name: str, label_key: str) -> tuple[np.ndarray[tuple[int
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (ROW,):
         found = f"{pixels.dtype} of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else "no array"
         raise DataError(f"{where}: 'data' must be uint8 of shape (images, {ROW}), found {found}.")
-    if not isinstance(labels, list) or not all(map(is_int64, labels)) or len(labels) != len(pixels):
+    if not isinstance(labels, list) or not all(map(_is_int64, labels)) or len(labels) != len(pixels):
         raise DataError(f"{where}: {label_key!r} must be a list of {len(pixels)} whole numbers, one per image.")
     return pixels, labels

@@ -1,6 +1,7 @@
 """Batches from memory: the whole set lives on the device as bytes, a batch is gathered and prepared there in one go."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from bcsc.data.sources import DataSet
-from bcsc.data.transforms import all_crops, crop_and_flip, draw_augmentations, normalise, pad_to
+from bcsc.data.transforms import Crops, all_crops, crop_and_flip, draw_augmentations, normalise, pad_to
 from bcsc.errors import InvalidArgumentError, check_at_least
 from bcsc.seeding import stream
 
@@ -67,11 +68,14 @@ class Feeder(Dataset[tuple[Tensor, int]]):
         channels = torch.tensor([mean, std], dtype=torch.float64)[..., None, None]
         self._scale = (1 / (255 * channels[1])).float().to(device)
         self._shift = (-channels[0] / channels[1]).float().to(device)
-        self._crops = all_crops(self.image_size, device)
         self.augment, self.seed, self.epoch = augment, seed, 0
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @cached_property
+    def _crops(self) -> Crops:
+        return all_crops(self.image_size, self.images.device)
 
     def batch(self, indices: Tensor, epoch: int = 0, step: int = 0, part: slice = EVERYTHING) -> tuple[Tensor, Tensor]:
         """The images and labels at ``indices``, as step ``step`` of epoch ``epoch`` sees them, or a part of them."""

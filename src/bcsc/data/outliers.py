@@ -76,6 +76,11 @@ class Outliers:
         return f"{self.kind}:{self.file}:{self.column}" if self.kind == HUMAN else f"{self.kind}:{self.rate}"
 
 
+def outliers_asked_for(text: str, seed: int = 0) -> Outliers | None:
+    """Those of :meth:`Outliers.parse`, or nothing for ``none``."""
+    return None if text == "none" else Outliers.parse(text, seed)
+
+
 def corrupt(samples: Samples, outliers: Outliers) -> Corruption:
     """Corrupted copies of the samples; what is not corrupted at all is shared, not copied."""
     images, labels = samples.images, samples.labels

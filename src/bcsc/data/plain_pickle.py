@@ -47,7 +47,7 @@ class _Array:
             raise DataError("It holds an array of something else than plain integers.")
         if not isinstance(shape, tuple) or not all(type(size) is int and size >= 0 for size in shape):
             raise DataError("It holds an array without a shape.")
-        if not isinstance(order, str) or order not in ORDERS:
+        if order not in ORDERS:
             raise DataError("It holds an array in an unknown order.")
         self.values = np.frombuffer(raw, kind.byte_order + kind.code).reshape(shape, order=order)
 

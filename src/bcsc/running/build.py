@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from bcsc import models
 from bcsc.catalog.spec import RunSpec
 from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
-from bcsc.data.outliers import HUMAN, Outliers
+from bcsc.data.outliers import HUMAN, outliers_asked_for
 from bcsc.data.shuffles import BlockCyclicSampler
 from bcsc.data.sources import DataSet, load
 from bcsc.distributed.blocks import BlockParallel
@@ -112,7 +112,7 @@ def with_batch_norm_as_asked(spec: RunSpec, model: nn.Module) -> nn.Module:
 
 def load_data(spec: RunSpec, *, download: bool = True) -> DataSet:
     """The data set, cut to the subset and corrupted as asked; several ranks must not fetch it at once."""
-    outliers = None if spec.outliers == "none" else Outliers.parse(spec.outliers)
+    outliers = outliers_asked_for(spec.outliers)
     dataset = load(spec.data, download=download)
     subset = len(dataset.train_labels) if spec.subset is None else spec.subset
     if outliers is None:

@@ -123,7 +123,7 @@ def test_show_draws_a_sheet_and_reports_the_rates(empty, capsys):
     [
         (["--outliers", "symmetric:2"], "rate from 0 to 1"),
         (["--outliers", "human:absent.pt:worse_label"], "There is no file absent.pt"),
-        (["--outliers", ""], "bcsc: "),
+        (["--outliers", ""], "The kind of outliers must be one of"),
         (["--out", "no/such/folder/sheet.png"], "There is no folder no/such/folder"),
         (["--out", "sheet.xyz"], "must end with .png"),
         (["--out", "sheet.pgf"], "must end with .png"),

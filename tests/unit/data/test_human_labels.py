@@ -160,11 +160,8 @@ def test_a_zip_file_with_any_other_bytes_is_read_or_refused(tmp_path_factory, da
 def test_a_zip_file_packed_otherwise_is_refused(tmp_path, offset, value, message):
     path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": WORSE})
     raw = bytearray(path.read_bytes())
-    for signature, shift in (
-        (b"PK\x03\x04", -2),
-        (b"PK\x01\x02", 0),
-    ):  # of the member and of its entry in the directory
-        raw[raw.index(signature) + offset + shift] = value
+    raw[raw.index(b"PK\x01\x02") + offset] = value  # in the directory
+    raw[raw.index(b"PK\x03\x04") + offset - 2] = value  # before the file itself
     path.write_bytes(raw)
     with pytest.raises(DataError, match=f"is a damaged zip file .*{message}"):
         human(path)

@@ -137,7 +137,7 @@ def test_keys_that_cannot_be_hashed_are_not_hashed(tuples, start, end):
 
 @pytest.mark.parametrize("value", [{1, 2}, frozenset([1]), [set()]])
 def test_sets_are_refused(value):
-    with pytest.raises(DataError, match="It holds a set|It asks for"):
+    with pytest.raises(DataError, match="It holds a set, which plain data never needs"):
         read(pickle.dumps(value, 4))
 
 
@@ -148,10 +148,7 @@ def array_call(shape=b"K\x02\x85", order=b"\x8c\x01C"):
 
 
 def test_shapes_and_orders_are_looked_at_before_numpy_sees_them():
-    held = load_plain_dict(
-        io.BytesIO(array_call().replace(b"\x80\x05", b"\x80\x05}\x8c\x01a")[:-1] + b"s."), "the file"
-    )
-    assert held["a"].tolist() == [97, 98]
+    assert read(array_call()).values.tolist() == [97, 98]
     for shape in (b"}", b"G" + b"\x40" + bytes(7), b"K\x02", b"J\xff\xff\xff\xff\x85", b"cnumpy\ndtype\n"):
         with pytest.raises(DataError, match="an array without a shape"):
             read(array_call(shape=shape))
