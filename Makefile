@@ -18,10 +18,10 @@ check: install  ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 bench: install  ## the six goals of docs/performance.md, in under ten minutes on two quiet cores
-	$(BIN)/bcsc bench
+	$(BIN)/python -m benchmarks
 
 bench-compare: install  ## measure again, and compare with the newest record in benchmarks/results
-	$(BIN)/bcsc bench --out build/bench --compare $(lastword $(sort $(wildcard benchmarks/results/*.json)))
+	$(BIN)/python -m benchmarks --out build/bench --compare $(lastword $(sort $(wildcard benchmarks/results/*.json)))
 
 install: $(READY)  ## .venv with bcsc and all it needs
 

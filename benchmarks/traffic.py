@@ -5,16 +5,18 @@
 A round of DDP is one all-reduce of the gradient: one mini-batch split over the ranks, or W of them, one per rank.
 """
 
+from typing import Any
+
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bcsc import BlockCyclic, models
-from bcsc.distributed.blocks import BlockParallel
+from bcsc.choices import Mask
+from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.exact import sum_before_steps
-from bcsc.distributed.processes import process_group
+from bcsc.distributed.process_group import process_group
 
 ROUNDS = 16
 
@@ -28,7 +30,7 @@ def bytes_of_ddp(ranks: Ranks) -> float:
     """Per round, by a hook that does what DDP does without one, and counts."""
     model = DistributedDataParallel(models.build("lenet4", 10, 1, image_size=28, seed=0))
 
-    def counting(_state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def counting(_state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         done.set_result(ranks.sum_(bucket.buffer().div_(ranks.size)))
         return done
@@ -40,7 +42,7 @@ def bytes_of_ddp(ranks: Ranks) -> float:
     return (ranks.bytes_sent - before) / ROUNDS
 
 
-def bytes_of_ours(ranks: Ranks, mode: str, mask: str, num_blocks: int) -> float:
+def bytes_of_ours(ranks: Ranks, mode: str, mask: Mask, num_blocks: int) -> float:
     """Per round, in one of our modes."""
     model = models.build("lenet4", 10, 1, image_size=28, seed=0)
     base = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)

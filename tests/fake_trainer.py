@@ -12,8 +12,8 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from bcsc.catalog.spec import spec_from_toml
-from bcsc.running.campaign import Job
+from bcsc.experiments.campaign import Job
+from bcsc.runs.spec import spec_from_toml
 from tests.run_folders import write_run
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bcsc.catalog.experiments import EXPERIMENTS, cut_down
-from bcsc.catalog.spec import RunSpec, spec_to_toml
-from bcsc.results.study import write_experiment
+from bcsc.experiments.catalog import EXPERIMENTS, cut_down
+from bcsc.experiments.study import write_experiment
+from bcsc.runs.spec import RunSpec, spec_to_toml
 
 NUM_SAMPLES = 50_000
 ORIGIN = {

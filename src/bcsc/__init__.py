@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any
 from bcsc.version import __version__
 
 if TYPE_CHECKING:
-    from bcsc.catalog.spec import RunSpec
-    from bcsc.data.shuffles import BlockCyclicSampler
     from bcsc.errors import BcscError
-    from bcsc.methods import METHODS, Method, build_method
     from bcsc.optim.block_cyclic import BlockCyclic
-    from bcsc.running.run import Result, RunOptions, run, train
+    from bcsc.optim.methods import METHODS, Method, build_method
+    from bcsc.optim.sampler import BlockCyclicSampler
+    from bcsc.runs.run import Result, RunOptions, run, train
+    from bcsc.runs.spec import RunSpec
 
 # Where each public name is. They are loaded when first asked for: importing bcsc, and `bcsc --help`, stay cheap.
 _HOME = {
-    "METHODS": "bcsc.methods",
+    "METHODS": "bcsc.optim.methods",
     "BcscError": "bcsc.errors",
     "BlockCyclic": "bcsc.optim.block_cyclic",
-    "BlockCyclicSampler": "bcsc.data.shuffles",
-    "Method": "bcsc.methods",
-    "Result": "bcsc.running.run",
-    "RunOptions": "bcsc.running.run",
-    "RunSpec": "bcsc.catalog.spec",
-    "build_method": "bcsc.methods",
-    "run": "bcsc.running.run",
-    "train": "bcsc.running.run",
+    "BlockCyclicSampler": "bcsc.optim.sampler",
+    "Method": "bcsc.optim.methods",
+    "Result": "bcsc.runs.run",
+    "RunOptions": "bcsc.runs.run",
+    "RunSpec": "bcsc.runs.spec",
+    "build_method": "bcsc.optim.methods",
+    "run": "bcsc.runs.run",
+    "train": "bcsc.runs.run",
 }
 
 __all__ = [

@@ -5,13 +5,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from bcsc.distributed.blocks import BlockParallel
+from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
 from bcsc.distributed.exact import sum_before_steps
-from bcsc.methods import METHODS, build_method
-from bcsc.running.batches import LoaderData
-from bcsc.running.watch import SilentWatcher
+from bcsc.optim.methods import METHODS, build_method
+from bcsc.runs.batches import LoaderData
+from bcsc.runs.watch import SilentWatcher
 from bcsc.training.trainer import Plan, Trainer
 
 NUM_SAMPLES, BATCH_SIZE = 21, 8  # the last mini-batch has 5 samples, and with size 10 only 1

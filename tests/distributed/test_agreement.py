@@ -7,14 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.data.shuffles import BlockCyclicSampler
 from bcsc.distributed.agreement import RanksDisagreeError, check_agreement, fingerprint, odd_ones_out
 from bcsc.distributed.collectives import RankLostError, Ranks
 from bcsc.distributed.division import Division
 from bcsc.distributed.packing import packed, unpack_
-from bcsc.distributed.processes import process_group
-from bcsc.distributed.sampling import RankSampler
+from bcsc.distributed.process_group import process_group
+from bcsc.distributed.rank_sampler import RankSampler
 from bcsc.errors import InvalidArgumentError
+from bcsc.optim.sampler import BlockCyclicSampler
 
 
 @given(st.integers(1, 40), st.integers(1, 9))

@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bcsc.data.shuffles import BlockCyclicSampler
-from bcsc.distributed.blocks import BlockParallel
+from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
-from bcsc.methods import build_method
 from bcsc.optim.block_cyclic import BlockCyclic
+from bcsc.optim.methods import build_method
+from bcsc.optim.sampler import BlockCyclicSampler
 from tests.distributed.group import in_process_group
 from tests.distributed.problem import (
     BATCH_SIZE,
@@ -62,7 +62,7 @@ def state_size(state):
 
 def interrupted_and_resumed(ranks, num_blocks, mask, base):
     """Stop after some rounds, hand the state to a fresh trainer, and go on."""
-    from bcsc.running.watch import SilentWatcher
+    from bcsc.runs.watch import SilentWatcher
     from bcsc.training.trainer import Interrupted
 
     before = trainer(ranks, num_blocks, mask, base=base, parallel="blocks")

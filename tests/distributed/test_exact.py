@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bcsc.distributed.collectives import Ranks
-from bcsc.running.watch import SilentWatcher
+from bcsc.runs.watch import SilentWatcher
 from bcsc.seeding import stream_key
 from tests.distributed.group import in_process_group
 from tests.distributed.problem import measurements, network, trained, trainer, weights

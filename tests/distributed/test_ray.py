@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from bcsc.catalog.spec import RunSpec
 from bcsc.errors import MissingExtraError
-from bcsc.results.store import read_run
-from bcsc.running.campaign import Job, run_campaign, summary_of
-from bcsc.running.ray_tasks import RayTasks
+from bcsc.experiments.campaign import Job, run_campaign, summary_of
+from bcsc.experiments.ray_engine import RayTasks
+from bcsc.runs.spec import RunSpec
+from bcsc.runs.store import read_run
 from bcsc.training.history import MEASURED_BY_THE_CLOCK
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

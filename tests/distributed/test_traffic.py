@@ -7,9 +7,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bcsc.distributed.hook import active_block_hook
-from bcsc.distributed.sampling import RankSampler
-from bcsc.methods import build_method
-from bcsc.running.watch import SilentWatcher
+from bcsc.distributed.rank_sampler import RankSampler
+from bcsc.optim.methods import build_method
+from bcsc.runs.watch import SilentWatcher
 from tests.distributed.group import in_process_group
 from tests.distributed.problem import BATCH_SIZE, NUM_SAMPLES, base_optimizer, network, samples, trainer, weights
 

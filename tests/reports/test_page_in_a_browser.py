@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bcsc.catalog.spec import RunSpec
+from bcsc.experiments.study import read_studies
 from bcsc.reports.claims import CLAIMS, judge
 from bcsc.reports.page import page_of
-from bcsc.results.study import read_studies
+from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run, write_study
 
 SELENIUM = "driving a browser needs selenium: pip install 'bcsc[dev]'"

@@ -14,11 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, then show the table and write the report."""
-    from bcsc.reports.report import require_extras, write_report
-    from bcsc.running import demo
-    from bcsc.running.run import RunOptions
-    from bcsc.running.run import run as run_spec
-    from bcsc.running.watch import watcher_for
+    from bcsc.experiments import demo
+    from bcsc.reports.write import require_extras, write_report
+    from bcsc.runs.run import RunOptions
+    from bcsc.runs.run import run as run_spec
+    from bcsc.runs.watch import watcher_for
 
     require_extras()
     print("LeNet4 on 1,437 real handwritten digits (UCI), of which 15 % carry a wrong label; tested on 360 clean ones.")

@@ -8,7 +8,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from bcsc.errors import BcscError, InvalidArgumentError, in_one_line
@@ -22,7 +22,6 @@ COMMANDS: Mapping[str, str] = {
     "reproduce": "run what stands behind a table or figure of the paper, and report on it",
     "report": "turn run folders into tables, figures, verdicts and one HTML page",
     "models": "list the networks: parameters, multiply-adds per image, source paper",
-    "bench": "measure what the library costs, against the goals in docs/performance.md",
     "data": "list, fetch, check and look at the data sets",
 }
 
@@ -60,8 +59,8 @@ def command() -> NoReturn:
     sys.exit(code)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+def main(arguments: Sequence[str] | None = None, parser: Callable[[], argparse.ArgumentParser] = parser) -> int:
+    """Run one command and return its exit code; ``parser`` sets ``run`` to what carries it out."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without the letters of a path

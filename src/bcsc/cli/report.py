@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and say where it is."""
-    from bcsc.reports.report import write_report
+    from bcsc.reports.write import write_report
 
     if not arguments.folder.is_dir():
         raise InvalidArgumentError(

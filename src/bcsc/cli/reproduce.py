@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcsc.catalog.experiments import EXPERIMENTS, Experiment, cut_down
 from bcsc.errors import DamagedRunError, InvalidArgumentError, check_choice
+from bcsc.experiments.catalog import EXPERIMENTS, Experiment, cut_down
 
 if TYPE_CHECKING:
-    from bcsc.running.campaign import Engine
+    from bcsc.experiments.campaign import Engine
 
 CUTS = ("epochs", "models", "seeds", "blocks", "subset")
 
@@ -70,20 +70,20 @@ def run(arguments: argparse.Namespace) -> int:
 def build_engine(arguments: argparse.Namespace) -> "Engine":
     """Where the runs are carried out."""
     if arguments.engine == "ray":
-        from bcsc.running.ray_tasks import RayTasks
+        from bcsc.experiments.ray_engine import RayTasks
 
         return RayTasks(arguments.address)
     if arguments.address is not None:
         raise InvalidArgumentError("--address is that of a Ray cluster: give --engine ray with it.")
-    from bcsc.running.processes import LocalProcesses
+    from bcsc.experiments.local_engine import LocalProcesses
 
     return LocalProcesses(arguments.jobs)
 
 
 def list_experiments(experiments: list[Experiment]) -> int:
     """One line each, as soon as its networks are timed."""
-    from bcsc.running.estimate import estimate_seconds
-    from bcsc.running.watch import duration
+    from bcsc.experiments.estimate import estimate_seconds
+    from bcsc.runs.watch import duration
 
     print(f"{'experiment':<14}{'runs':>5}{'time here':>16}  question", flush=True)
     for experiment in experiments:
@@ -96,11 +96,11 @@ def list_experiments(experiments: list[Experiment]) -> int:
 
 def reproduce(name: str, cut: dict[str, Any], out: Path, engine: "Engine") -> int:
     """Run what is not done yet, then write the report; 1 if a run failed, 130 if interrupted."""
-    from bcsc.reports.report import require_extras, write_report
-    from bcsc.results.study import write_experiment
-    from bcsc.running.campaign import Job, run_campaign, summary_of
-    from bcsc.running.processes import sigterm_as_ctrl_c
-    from bcsc.running.progress import board
+    from bcsc.experiments.campaign import Job, run_campaign, summary_of
+    from bcsc.experiments.local_engine import sigterm_as_ctrl_c
+    from bcsc.experiments.progress import board
+    from bcsc.experiments.study import write_experiment
+    from bcsc.reports.write import require_extras, write_report
 
     require_extras()
     experiment = cut_down(EXPERIMENTS[name], **cut)
@@ -133,8 +133,8 @@ def check_goes_on(out: Path, wanted: Experiment) -> None:
     """Refuse a folder that holds other runs than the wanted ones; more seeds, networks or blocks are welcome."""
     if out.exists() and not out.is_dir():
         raise InvalidArgumentError(f"{out} is a file. Give --out a folder.")
-    from bcsc.catalog.spec import differences
-    from bcsc.results.study import read_experiment
+    from bcsc.experiments.study import read_experiment
+    from bcsc.runs.spec import differences
 
     try:
         earlier = read_experiment(out)

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def describe(folder: Path) -> tuple[str, str, str, str]:
     """Name, state, epochs and final accuracy."""
-    from bcsc.running.folder import RunFolder
+    from bcsc.runs.folder import RunFolder
 
     try:
         summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
 
-from bcsc.catalog.spec import CHOICES, RunSpec, settings_from_toml
 from bcsc.errors import Diverged, Interrupted, InvalidArgumentError
+from bcsc.runs.spec import CHOICES, RunSpec, settings_from_toml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,11 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     spec = RunSpec(**settings(arguments))
     if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
         raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
-    from bcsc.distributed.processes import is_first
-    from bcsc.running.memory import keep_freed_memory
-    from bcsc.running.run import RunOptions
-    from bcsc.running.run import run as run_spec
-    from bcsc.running.watch import SilentWatcher, watcher_for
+    from bcsc.distributed.process_group import is_first
+    from bcsc.runs.run import RunOptions
+    from bcsc.runs.run import run as run_spec
+    from bcsc.runs.watch import SilentWatcher, watcher_for
+    from bcsc.training.memory import keep_freed_memory
 
     keep_freed_memory()
     try:

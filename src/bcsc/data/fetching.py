@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
-from bcsc.data.arrays import find_file
+from bcsc.data.decoders.arrays import find_file
 from bcsc.data.registry import Download, Source
 from bcsc.errors import DataError, MissingExtraError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor
 
-from bcsc.data.human_labels import read_human_labels
+from bcsc.data.decoders.human_labels import read_human_labels
 from bcsc.errors import InvalidArgumentError, check_choice
 from bcsc.seeding import stream
 

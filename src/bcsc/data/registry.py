@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bcsc.data import cifar
-from bcsc.data.arrays import Arrays, find_file
-from bcsc.data.digits import decode_digits
-from bcsc.data.mnist import decode_mnist
+from bcsc.data.decoders import cifar
+from bcsc.data.decoders.arrays import Arrays, find_file
+from bcsc.data.decoders.digits import decode_digits
+from bcsc.data.decoders.mnist import decode_mnist
 from bcsc.errors import InvalidArgumentError, check_choice
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bcsc.data.arrays import Arrays
+from bcsc.data.decoders.arrays import Arrays
 from bcsc.data.fetching import fetch, missing_message
 from bcsc.data.outliers import Corruption, Outliers, Samples, corrupt
 from bcsc.data.registry import SOURCES, Source, find_source

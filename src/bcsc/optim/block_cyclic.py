@@ -2,21 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer, SparseAdam
 
+from bcsc.choices import GRANULARITIES, MASKS, ORDERS, Granularity, Mask, Order
 from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_least, check_choice, check_same_setup
 from bcsc.optim.block_sgd import step_as_sgd
-from bcsc.optim.masking import STEPS, Mask, Share, given_gradients
-from bcsc.optim.partition import GRANULARITIES, Granularity, check_num_blocks, draw_blocks
-from bcsc.position import Position
+from bcsc.optim.masking import STEPS, Share, given_gradients
+from bcsc.optim.partition import check_num_blocks, draw_blocks
+from bcsc.optim.position import Position
 from bcsc.seeding import stream_key
-
-Order = Literal["cyclic", "random"]
-ORDERS: tuple[Order, ...] = get_args(Order)
 
 OWN_STATE = "block_cyclic"
 
@@ -83,7 +81,7 @@ class BlockCyclic(Optimizer):
         steps_per_epoch: int | None = None,
     ) -> None:
         refuse_unfit(base)
-        check_choice("mask", mask, STEPS)
+        check_choice("mask", mask, MASKS)
         check_choice("granularity", granularity, GRANULARITIES)
         check_choice("order", order, ORDERS)
         self.base = base

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 from torch.optim.sgd import sgd
 
-from bcsc.optim.masking import Mask, Share
+from bcsc.choices import Mask
+from bcsc.optim.masking import Share
 
 PIECE = 2**18  # scalars: the parameters, gradients and momenta of a piece take 3 MB
 INTEGERS = {torch.float32: torch.int32, torch.float64: torch.int64}  # to handle floats as the bits they are

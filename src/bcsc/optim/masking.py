@@ -7,13 +7,13 @@ everything is the same. With momentum, decay or accumulators the three differ (d
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-Mask = Literal["update", "gradient", "all"]
+from bcsc.choices import Mask
 
 
 class Share(NamedTuple):

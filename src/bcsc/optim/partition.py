@@ -8,16 +8,13 @@ in one byte per scalar for up to 256 blocks.
 import heapq
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import torch
 from torch import Generator, Tensor
 
+from bcsc.choices import Granularity
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
-
-Granularity = Literal["element", "row", "tensor"]
-GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
 
 Shape = Sequence[int]
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal
 
-from bcsc.catalog.experiments import PERIODS, Cell, Period
-from bcsc.results.study import Study
+from bcsc.choices import Period
+from bcsc.experiments.catalog import PERIODS, Cell
+from bcsc.experiments.study import Study
 
 State = Literal["holds", "does not hold", "not decided"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from bcsc.catalog.experiments import Axis
-from bcsc.results.record import RunRecord
+from bcsc.experiments.catalog import Axis
+from bcsc.runs.record import RunRecord
 
 Quantity = Literal["test_accuracy", "test_loss", "train_loss"]
 

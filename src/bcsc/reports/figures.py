@@ -5,9 +5,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcsc.catalog.experiments import Axis, Cell
+from bcsc.experiments.catalog import Axis, Cell
+from bcsc.experiments.study import Study
 from bcsc.reports.curves import AXES, Curves, curves_of
-from bcsc.results.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,13 +9,13 @@ from importlib import resources
 from itertools import groupby
 from typing import Any
 
-from bcsc.catalog.spec import spec_to_toml
+from bcsc.experiments.study import Study
 from bcsc.reports.claims import Case, Verdict
 from bcsc.reports.curves import AXES, QUANTITIES, Curve, curves_of
 from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, Table, table_of
-from bcsc.results.record import RunRecord
-from bcsc.results.store import DamagedRun
-from bcsc.results.study import Study
+from bcsc.runs.record import RunRecord
+from bcsc.runs.spec import spec_to_toml
+from bcsc.runs.store import DamagedRun
 from bcsc.version import __version__
 
 # Told apart by eyes of all kinds, on light and on dark ground.
@@ -66,7 +66,7 @@ def plotly_js() -> str:
 
 
 def _text(name: str) -> str:
-    return resources.files("bcsc.reports").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("bcsc.reports").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _places(studies: Iterable[Study]) -> list[tuple[str, str]]:

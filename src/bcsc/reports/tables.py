@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from bcsc.catalog.experiments import PERIODS, Cell, Period
-from bcsc.results.study import Study
+from bcsc.choices import Period
+from bcsc.experiments.catalog import PERIODS, Cell
+from bcsc.experiments.study import Study
 
 COST_OF_AN_EPOCH = (
     "The paper compares by epoch; an epoch of SBC, RBC and BCSC computes M times the gradients of an SGD epoch."

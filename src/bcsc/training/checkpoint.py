@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and checkpoints of which the last two are kept."""
+"""Checkpoints, of which the last two are kept."""
 
 import os
 import zipfile
@@ -8,30 +8,13 @@ from typing import Any
 import torch
 
 from bcsc.errors import BcscError
+from bcsc.files import WriteError
 
 NEWEST, PREVIOUS, DAMAGED = "checkpoint.pt", "checkpoint.previous.pt", "checkpoint.damaged.pt"
 
 
 class CheckpointError(BcscError, RuntimeError):
     """A checkpoint cannot be read, or belongs to something else."""
-
-
-class WriteError(BcscError, OSError):
-    """A file cannot be written; what was there before is untouched."""
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file in one go: a reader, or a crash, meets the old content or the new, never a part."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise WriteError(f"Cannot write {path}: {error.strerror or error}. What was there is untouched.") from error
 
 
 def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 
-from bcsc.catalog.spec import Schedule
+from bcsc.choices import Schedule
 
 
 def learning_rate(schedule: Schedule, start: float, epoch: int, epochs: int) -> float:

@@ -68,7 +68,7 @@ def test_check_goes_on_after_a_file_that_cannot_be_opened(empty, capsys, monkeyp
     def refuse(folder, name):
         raise PermissionError(13, "Permission denied", f"{folder}/{name}")
 
-    monkeypatch.setattr("bcsc.data.mnist.open_file", refuse)
+    monkeypatch.setattr("bcsc.data.decoders.mnist.open_file", refuse)
     assert main(["data", "check"]) == 1
     out = capsys.readouterr().out
     assert "mnist           WRONG: [Errno 13] Permission denied" in out

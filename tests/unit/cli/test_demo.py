@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bcsc.cli.main import main
-from bcsc.running import demo
+from bcsc.experiments import demo
 
 
 @pytest.mark.slow

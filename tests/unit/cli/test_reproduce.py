@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bcsc.cli.main import main
-from bcsc.reports import report
-from bcsc.running import estimate, processes
+from bcsc.experiments import estimate, local_engine
+from bcsc.reports import write
 from tests.fake_trainer import InThisProcess
 
 SMALL = ("--models", "lenet4", "--epochs", "2", "--seeds", "0", "--blocks", "2")
@@ -16,10 +16,10 @@ SMALL = ("--models", "lenet4", "--epochs", "2", "--seeds", "0", "--blocks", "2")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fake trainer, and a report that draws no figures."""
-    monkeypatch.setattr(processes, "LocalProcesses", lambda _num_jobs: InThisProcess())
-    monkeypatch.setattr(report, "write_figures", lambda _study, _folder: [])
+    monkeypatch.setattr(local_engine, "LocalProcesses", lambda _num_jobs: InThisProcess())
+    monkeypatch.setattr(write, "write_figures", lambda _study, _folder: [])
     monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
-    monkeypatch.setattr(report, "require_extras", lambda: None)
+    monkeypatch.setattr(write, "require_extras", lambda: None)
 
 
 def test_one_command_goes_from_nothing_to_a_report_and_again_does_no_work(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bcsc.data.cifar import CIFAR100_CLASSES, CIFAR100_COARSE_CLASSES, CIFAR100_SUPERCLASSES
+from bcsc.data.decoders.cifar import CIFAR100_CLASSES, CIFAR100_COARSE_CLASSES, CIFAR100_SUPERCLASSES
 from bcsc.data.fetching import files_that_differ
 from bcsc.data.sources import SOURCES, check_content, data_root, load, pixel_statistics
 from bcsc.errors import DataError

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import bcsc
-from bcsc.data.shuffles import draw_shuffles
 from bcsc.optim.partition import draw_blocks
+from bcsc.optim.sampler import draw_shuffles
 from tests.oracles import algorithm1
 
 NUM_SAMPLES, NUM_INPUTS, BATCH_SIZE, SEED, EPOCHS = 23, 7, 5, 3, 4

@@ -9,8 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bcsc.choices import GRANULARITIES, Granularity
 from bcsc.errors import InvalidArgumentError
-from bcsc.optim.partition import GRANULARITIES, Granularity, draw_blocks, draw_labels, num_units, unit_shape
+from bcsc.optim.partition import draw_blocks, draw_labels, num_units, unit_shape
 from bcsc.seeding import stream
 
 shapes = st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=1, max_size=6).filter(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.catalog.experiments import EXPERIMENTS
-from bcsc.catalog.spec import RunSpec
+from bcsc.experiments.catalog import EXPERIMENTS
+from bcsc.experiments.study import read_studies
 from bcsc.reports.claims import CLAIMS, Case, Verdict, judge
-from bcsc.results.study import read_studies
+from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_study
 
 CUT = {"epochs": 2, "seeds": [0, 1, 2]}

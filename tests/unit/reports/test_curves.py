@@ -3,9 +3,9 @@
 import math
 from pathlib import Path
 
-from bcsc.catalog.spec import RunSpec
 from bcsc.reports.curves import curves_of, over_seeds
-from bcsc.results.store import read_run
+from bcsc.runs.spec import RunSpec
+from bcsc.runs.store import read_run
 from tests.run_folders import NUM_SAMPLES, write_run
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.curves import curves_of
 from bcsc.reports.figures import draw, write_figures
-from bcsc.results.study import Study, read_studies
 from tests.run_folders import write_study
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'bcsc[report]'")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.catalog.spec import RunSpec
+from bcsc.experiments.study import read_studies
 from bcsc.reports import page
 from bcsc.reports.claims import CLAIMS, judge
-from bcsc.results.study import read_studies
+from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run, write_study
 
 

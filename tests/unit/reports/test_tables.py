@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.catalog.experiments import Cell
-from bcsc.catalog.spec import RunSpec
+from bcsc.experiments.catalog import Cell
+from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.tables import COST_OF_AN_EPOCH, Entry, entries_of, table_of, to_csv, to_latex, to_markdown
-from bcsc.results.study import Study, read_studies
+from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run, write_study
 
 CELL = Cell("lenet4", "", "SGD")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from bcsc.files import WriteError, write_whole
 from bcsc.training import checkpoint
-from bcsc.training.checkpoint import CheckpointError, WriteError, load_checkpoint, save_checkpoint, write_whole
+from bcsc.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 
 
 def test_the_last_two_are_kept(tmp_path: Path) -> None:

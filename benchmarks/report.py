@@ -1,0 +1,70 @@
+"""All measurements as a table, a JSON file and a comparison with an earlier one."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bcsc.errors import InvalidArgumentError
+from bcsc.files import write_whole
+from bcsc.runs.origin import describe_origin
+from benchmarks import against, blocks, growth, network, overhead, step
+from benchmarks.clock import Ratio, Size
+from benchmarks.problem import pictures
+
+GOALS: Sequence[Callable[[Size], list[Ratio]]] = (
+    overhead.measure,
+    against.measure,
+    network.measure,
+    blocks.measure,
+    step.measure,
+)
+
+
+def measure(size: Size, folder: Path, say: Callable[[str], None]) -> Path:
+    """Measure everything; returns the JSON file, beside which the plot of growth is written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{datetime.now(UTC):%Y-%m-%d}.json"
+    load_before = os.getloadavg()
+    rows: list[Ratio] = []
+    for goal in GOALS:
+        rows += tell(goal(size), say)
+    grown = growth.lines(size)
+    rows += tell(growth.ratios(grown), say)
+    growth.draw(grown, path.with_suffix(".png"))
+    record = {
+        "origin": describe_origin("cpu"),
+        "tiny": size.tiny,
+        "images": pictures().origin,
+        "load_average": {"before": load_before, "after": os.getloadavg()},
+        "wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+        "ratios": [row.plain() for row in sorted(rows, key=lambda row: row.goal)],
+    }
+    write_whole(path, json.dumps(record, indent=1).encode())
+    return path
+
+
+def tell(rows: list[Ratio], say: Callable[[str], None]) -> list[Ratio]:
+    """Print the rows as they come."""
+    for row in rows:
+        goal = f"at most {row.most:.3g}" if row.most is not None else "no goal"
+        say(f"{row.goal}  {row.name}: {row.value:.3f}  ({goal}) {row.verdict}")
+    return rows
+
+
+def read(path: Path) -> dict[str, Any]:
+    """An earlier record."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{path} cannot be read as a benchmark's record: {error}") from error
+    return record
+
+
+def comparison(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """One line per measurement that both have: the ratio then, now, and the change."""
+    before = {row["name"]: row["value"] for row in old["ratios"]}
+    both = [(row["name"], before[row["name"]], row["value"]) for row in new["ratios"] if before.get(row["name"])]
+    return [f"{name}: {then:.3f} -> {now:.3f} ({now / then - 1:+.0%})" for name, then, now in both]

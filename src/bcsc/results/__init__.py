@@ -1,1 +1,0 @@
-"""What came out of runs, read from their folders: no torch here."""

@@ -1,0 +1,211 @@
+"""A RunSpec becomes objects here and nowhere else."""
+
+import inspect
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import Dataset
+
+from bcsc import models
+from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
+from bcsc.data.outliers import HUMAN, outliers_asked_for
+from bcsc.data.sources import DataSet, load
+from bcsc.distributed.block_parallel import BlockParallel
+from bcsc.distributed.collectives import Ranks
+from bcsc.distributed.division import Division
+from bcsc.distributed.exact import sum_before_steps
+from bcsc.errors import BcscError, InvalidArgumentError, check_choice
+from bcsc.optim.block_cyclic import BlockCyclic, refuse_unfit
+from bcsc.optim.methods import METHODS, build_method
+from bcsc.optim.sampler import BlockCyclicSampler
+from bcsc.runs.batches import FeederData, LoaderData, length_of
+from bcsc.runs.spec import RunSpec
+from bcsc.training.schedule import learning_rate
+from bcsc.training.trainer import Data, LossFunction, Plan, SteppedOptimizer, Trainer
+
+OPTIMIZERS = {name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()}
+OPTIMIZERS.pop("optimizer", None)
+PAPER_LEARNING_RATE = {"sgd": 0.1, "adagrad": 0.1, "adadelta": 0.1}
+
+
+def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tuple[Trainer, DataSet]:
+    """The trainer of a run on one of our data sets, and the data set with what was corrupted."""
+    device = check_device(spec.device)
+    check_choice("method", spec.method, METHODS)
+    check_choice("optimizer", spec.optimizer.lower(), OPTIMIZERS)
+    check_choice("model", spec.model, models.MODELS)
+    dataset = load_data(spec, download=ranks.alone)
+    source = dataset.source
+    image_size = source.size if spec.model == "lenet4" else 32
+    network: nn.Module = models.build(
+        spec.model, source.num_classes, source.channels, image_size=image_size, dropout=spec.dropout, seed=spec.seed
+    )
+    network = with_batch_norm_as_asked(spec, network.to(device))
+    optimizer, sampler = build_optimizer(spec, network, len(dataset.train_labels))
+    data = FeederData(
+        training_feeder(dataset, spec.seed, image_size=image_size, device=device),
+        evaluation_feeder(dataset, image_size=image_size, device=device),
+        sampler,
+        METHODS[spec.method].batches_per_step(sampler),
+        division_of(spec, ranks),
+        overwrite=True,
+    )
+    plan = make_plan(spec, optimizer, F.cross_entropy, checkpoint_every, ranks)
+    return Trainer(compiled(spec, network), parallel_optimizer(spec, optimizer, ranks), data, plan), dataset
+
+
+def build_own_run(
+    spec: RunSpec,
+    model: nn.Module,
+    *,
+    sets: tuple[Dataset[Any], Dataset[Any]],
+    loss_fn: LossFunction,
+    checkpoint_every: int | None,
+    ranks: Ranks,
+) -> Trainer:
+    """The trainer of a run of the user's own network on the user's own data."""
+    train, test = sets
+    device = check_device(spec.device)
+    model = with_batch_norm_as_asked(spec, model.to(device))
+    optimizer, sampler = build_optimizer(spec, model, length_of(train))
+    division = division_of(spec, ranks)
+    batches_per_step = METHODS[spec.method].batches_per_step(sampler)
+    data: Data = (
+        FeederData(train, test, sampler, batches_per_step, division)
+        if isinstance(train, Feeder) and isinstance(test, Feeder)
+        else LoaderData(train, test, sampler, batches_per_step, device=device, division=division)
+    )
+    plan = make_plan(spec, optimizer, loss_fn, checkpoint_every, ranks)
+    return Trainer(compiled(spec, model), parallel_optimizer(spec, optimizer, ranks), data, plan)
+
+
+def division_of(spec: RunSpec, ranks: Ranks) -> Division:
+    """What is this rank's: a part of each mini-batch, or some of the inner steps."""
+    return Division(ranks.rank, ranks.size, by="steps" if spec.parallel == "blocks" else "samples")
+
+
+def parallel_optimizer(spec: RunSpec, optimizer: BlockCyclic, ranks: Ranks) -> SteppedOptimizer:
+    """The optimizer itself where there is one rank, else one that steps together with the other ranks."""
+    if spec.parallel == "blocks":
+        return BlockParallel(optimizer, ranks)
+    if not ranks.alone:
+        sum_before_steps(optimizer, ranks)
+    return optimizer
+
+
+def with_batch_norm_as_asked(spec: RunSpec, model: nn.Module) -> nn.Module:
+    """The network, with BatchNorm over the mini-batches of all ranks if asked."""
+    if not spec.sync_batch_norm:
+        return model
+    if torch.device(spec.device).type == "cpu":
+        raise InvalidArgumentError(
+            "sync_batch_norm needs an accelerator: torch's SyncBatchNorm does not run on the CPU. "
+            "Leave it out, and BatchNorm normalises over each rank's part of the mini-batch."
+        )
+    synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    return synced
+
+
+def load_data(spec: RunSpec, *, download: bool = True) -> DataSet:
+    """The data set, cut to the subset and corrupted as asked; several ranks must not fetch it at once."""
+    outliers = outliers_asked_for(spec.outliers)
+    dataset = load(spec.data, download=download)
+    subset = len(dataset.train_labels) if spec.subset is None else spec.subset
+    if outliers is None:
+        return dataset.first(subset)
+    if outliers.kind == HUMAN:  # the labels of the whole set, in its order
+        return dataset.with_outliers(outliers).first(subset)
+    return dataset.first(subset).with_outliers(outliers)
+
+
+def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[BlockCyclic, BlockCyclicSampler]:
+    """The method's optimizer around the base, and its sampler."""
+    return build_method(
+        spec.method,
+        build_base(spec, model),
+        num_samples=num_samples,
+        batch_size=spec.batch_size,
+        num_blocks=spec.blocks,
+        seed=spec.seed,
+        mask=spec.mask,
+        granularity=spec.granularity,
+    )
+
+
+def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
+    """The torch optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
+    name = spec.optimizer.lower()
+    kind = OPTIMIZERS[check_choice("optimizer", name, OPTIMIZERS)]
+    rate = spec.lr if spec.lr is not None else PAPER_LEARNING_RATE.get(name)
+    recipe = {"lr": rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
+    taken = inspect.signature(kind).parameters
+    options = {name: value for name, value in recipe.items() if name in taken and value is not None}
+    unfused = any(spec.optimizer_options.get(name) for name in ("foreach", "differentiable"))
+    if name == "sgd" and torch.device(spec.device).type == "cpu" and not unfused:
+        options["fused"] = True  # one operation for the whole step: docs/performance.md
+    options |= spec.optimizer_options
+    for option, value in spec.optimizer_options.items():
+        if option in taken and isinstance(taken[option].default, bool) and not isinstance(value, bool):
+            raise InvalidArgumentError(f"The optimizer option {option} must be true or false, got {value!r}.")
+    try:
+        base: Optimizer = kind(model.parameters(), **options)
+        refuse_unfit(base)
+        try_out(kind, options)
+    except BcscError:
+        raise
+    except Exception as error:  # torch checks options here and there, some in the first step only
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidArgumentError(f"torch.optim.{kind.__name__} refuses {options}: {reason}") from error
+    return base
+
+
+def try_out(kind: type[Optimizer], options: dict[str, Any]) -> None:
+    """Two steps on zeros: the second is the first with all its state."""
+    parameter = nn.Parameter(torch.zeros(2, 2))
+    parameter.grad = torch.zeros(2, 2)
+    optimizer = kind([parameter], **options)
+    for _ in range(2):
+        optimizer.step()
+
+
+def make_plan(
+    spec: RunSpec, optimizer: BlockCyclic, loss_fn: LossFunction, checkpoint_every: int | None, ranks: Ranks
+) -> Plan:
+    """How the trainer is to train."""
+    start = float(optimizer.param_groups[0]["lr"])
+    return Plan(
+        epochs=spec.epochs,
+        learning_rate=partial(_learning_rate, spec, start),
+        loss_fn=loss_fn,
+        seed=spec.seed,
+        device=torch.device(spec.device),
+        autocast=torch.bfloat16 if spec.precision == "bf16" else None,
+        checkpoint_every=checkpoint_every,
+        ranks=ranks,
+    )
+
+
+def _learning_rate(spec: RunSpec, start: float, epoch: int) -> float:
+    return learning_rate(spec.schedule, start, epoch, spec.epochs)
+
+
+def compiled(spec: RunSpec, model: nn.Module) -> nn.Module:
+    """The model, compiled in place if asked: the names in its state stay the same."""
+    if spec.compile:
+        model.compile()
+    return model
+
+
+def check_device(name: str) -> torch.device:
+    """The device, if torch can use it here."""
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0].removesuffix(".")
+        raise InvalidArgumentError(f"device {name!r} cannot be used here: {reason}. Take --device cpu.") from error
+    return device

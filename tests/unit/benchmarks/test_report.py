@@ -1,0 +1,50 @@
+"""The benchmark runs and writes its record; what it measures is for ``make bench``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bcsc.cli.main import main
+from benchmarks.__main__ import benchmark_parser
+from benchmarks.clock import interleaved
+from benchmarks.growth import Line
+from benchmarks.report import comparison
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # DataLoader workers
+def test_the_tiny_benchmark_runs_and_writes_its_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--tiny", "--out", str(tmp_path)], benchmark_parser) == 0
+    (path,) = tmp_path.glob("*.json")
+    record = json.loads(path.read_text())
+    assert {row["goal"] for row in record["ratios"]} == {1, 2, 3, 4, 5, 6}
+    assert all(row["value"] >= 0 for row in record["ratios"])
+    assert record["tiny"]
+    assert path.with_suffix(".png").stat().st_size > 1000
+    assert f"in {path}; so tiny, the times mean nothing" in capsys.readouterr().out
+
+
+def test_contestants_take_turns() -> None:
+    calls: list[str] = []
+    medians = interleaved({name: lambda name=name: calls.append(name) for name in "ab"}, rounds=2)
+    assert calls == list("ababab")
+    assert list(medians) == ["a", "b"]
+
+
+def test_a_straight_line_is_straight_and_a_parabola_is_not() -> None:
+    sizes = [1.0, 2.0, 4.0, 8.0]
+    assert Line("x", sizes, [3 * x + 1 for x in sizes]).straightness == pytest.approx(1)
+    assert Line("x", sizes, [x**3 for x in sizes]).straightness < 0.95
+
+
+def test_a_comparison_has_the_change_of_every_measurement_that_both_have() -> None:
+    old = {"ratios": [{"name": "step", "value": 2.0}, {"name": "gone", "value": 1.0}]}
+    new = {"ratios": [{"name": "step", "value": 1.5}, {"name": "new", "value": 1.0}]}
+    assert comparison(old, new) == ["step: 2.000 -> 1.500 (-25%)"]
+
+
+def test_a_record_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old.json").write_text("no json")
+    assert main(["--tiny", "--compare", str(tmp_path / "old.json")], benchmark_parser) == 2
+    assert "cannot be read as a benchmark's record" in capsys.readouterr().err

@@ -1,0 +1,167 @@
+"""A campaign does what is left to do, and nothing that happens to one run happens to another."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bcsc.errors import InvalidArgumentError
+from bcsc.experiments.campaign import Engine, Job, run_campaign, share_done, summary_of
+from bcsc.experiments.local_engine import LocalProcesses, jobs_at_a_time
+from bcsc.experiments.progress import Lines
+from bcsc.runs.spec import RunSpec
+from bcsc.runs.store import read_run
+from tests.fake_trainer import InThisProcess
+from tests.run_folders import write_run
+
+REPOSITORY = Path(__file__).parents[3]
+FAKE = (sys.executable, "-m", "tests.fake_trainer")
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}")
+
+
+def job(root: Path, name: str, **settings: object) -> Job:
+    return Job(name, RunSpec(**{"data": "quick", "epochs": 2, **settings}), root)
+
+
+def campaign(jobs: list[Job], engine: Engine | None = None) -> dict[str, str]:
+    """The outcome of every job: its state, and whether it was skipped."""
+    outcomes = run_campaign(jobs, engine or InThisProcess(), Lines())
+    return {o.job.name: f"{o.state}{' before' if o.skipped else ''}" for o in outcomes}
+
+
+def starts(root: Path) -> list[str]:
+    path = root / "runs" / "starts.txt"
+    return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("models", "expected"),
+    [(["lenet4"] * 9, 4), (["lenet4"] * 2, 2), (["lenet4", "resnet18"], 1), (["resnet18"] * 9, 1), ([], 1)],
+)
+def test_small_networks_run_side_by_side_on_a_core_each(tmp_path: Path, models: list[str], expected: int) -> None:
+    assert jobs_at_a_time([job(tmp_path, "a", model=model) for model in models], num_cores=4) == expected
+
+
+@pytest.mark.slow
+def test_every_run_is_carried_out_and_the_same_again_does_no_work(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, name, seed=seed) for seed, name in enumerate("abc")]
+    assert campaign(jobs, LocalProcesses(2, FAKE)) == dict.fromkeys("abc", "finished")
+    assert sorted(starts(tmp_path)) == ["a", "b", "c"]
+    assert campaign(jobs) == dict.fromkeys("abc", "finished before")
+    assert len(starts(tmp_path)) == 3
+
+
+@pytest.mark.slow
+def test_a_failing_run_stops_no_other_and_is_named_with_the_command_to_retry_it(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, "bad", data="failing"), job(tmp_path, "good")]
+    engine = LocalProcesses(1, FAKE)
+    outcomes = run_campaign(jobs, engine, Lines())
+    assert {outcome.job.name: outcome.state for outcome in outcomes} == {"bad": "failed", "good": "finished"}
+    text = summary_of(outcomes, engine)
+    assert text.startswith("1 failed, 1 finished")
+    assert "failed: bad: bcsc: the data set is on fire" in text
+    assert f"retry: {sys.executable} -m tests.fake_trainer --config {jobs[0].config} --out {jobs[0].folder}" in text
+    assert "good" not in text
+
+
+def test_a_diverged_run_is_a_result_and_is_not_run_again(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, "a", data="diverging")]
+    assert campaign(jobs) == {"a": "diverged"}
+    assert campaign(jobs) == {"a": "diverged before"}
+    assert starts(tmp_path) == ["a"]
+
+
+def test_a_broken_run_is_continued_in_its_folder(tmp_path: Path) -> None:
+    broken = job(tmp_path, "a", epochs=4)
+    write_run(broken.folder, broken.spec, state="running", epochs_done=3)
+    assert share_done([broken], []) == 0.75
+    assert campaign([broken]) == {"a": "finished"}
+    assert [path.name for path in broken.folder.parent.iterdir() if path.is_dir()] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["run.toml", "summary.json", "metrics.jsonl"])
+def test_a_truncated_run_is_set_aside_and_redone_alone(tmp_path: Path, name: str) -> None:
+    jobs = [job(tmp_path, "a"), job(tmp_path, "b", seed=1)]
+    campaign(jobs)
+    damaged = jobs[0].folder / name
+    damaged.write_bytes(damaged.read_bytes()[:-30])
+    assert campaign(jobs) == {"a": "finished", "b": "finished before"}
+    assert starts(tmp_path) == ["a", "b", "a"]
+    assert (jobs[0].folder.parent / "a.1" / name).exists()
+    assert read_run(jobs[0].folder).is_finished
+
+
+def test_a_deleted_run_is_redone_alone(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, "a"), job(tmp_path, "b", seed=1)]
+    campaign(jobs)
+    for path in jobs[1].folder.iterdir():
+        path.unlink()
+    jobs[1].folder.rmdir()
+    assert campaign(jobs) == {"a": "finished before", "b": "finished"}
+
+
+def test_a_folder_of_another_spec_is_not_taken_for_finished(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "a", RunSpec(data="quick", epochs=2, seed=9))
+    campaign([job(tmp_path, "a", seed=0)])
+    assert starts(tmp_path) == ["a"]
+
+
+@pytest.mark.slow
+def test_the_threads_are_divided_among_the_runs_of_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)))
+    campaign([job(tmp_path, "a")], LocalProcesses(3, FAKE))
+    assert (tmp_path / "runs" / "starts.txt").read_text() == "a threads=2\n"
+
+
+def test_the_number_of_jobs_is_checked() -> None:
+    with pytest.raises(InvalidArgumentError, match="jobs must be a whole number of at least 1, got 0"):
+        LocalProcesses(0)
+
+
+CAMPAIGN = """
+import signal, sys
+from pathlib import Path
+from bcsc.experiments.local_engine import LocalProcesses, sigterm_as_ctrl_c
+from tests.unit.runs.test_campaign import FAKE, campaign, job
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests were started to ignore it
+jobs = [job(Path(sys.argv[1]), name, data="slow", epochs=100, seed=seed) for seed, name in enumerate("abc")]
+try:
+    with sigterm_as_ctrl_c():
+        campaign(jobs, LocalProcesses(2, FAKE))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_reaches_every_run_starts_no_other_and_waits_until_each_has_saved_itself(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", CAMPAIGN, str(tmp_path)], cwd=REPOSITORY)
+    running = [tmp_path / "runs" / name / "summary.json" for name in "ab"]
+    deadline = time.monotonic() + 60
+    while not all(path.exists() for path in running) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(timeout=60) == 130
+    assert [json.loads(path.read_text())["state"] for path in running] == ["interrupted", "interrupted"]
+    assert sorted(starts(tmp_path)) == ["a", "b"]
+    done = {name: read_run(tmp_path / "runs" / name).summary.epochs_done for name in "ab"}
+    assert all(0 < epochs < 100 for epochs in done.values())
+
+
+def test_without_a_terminal_progress_is_a_line_per_tenth_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    for percent in range(0, 101, 5):
+        lines.show(percent / 100, "1/2 runs")
+    assert capsys.readouterr().out.splitlines()[:2] == ["10% of the work, 1/2 runs", "20% of the work, 1/2 runs"]

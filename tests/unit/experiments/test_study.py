@@ -1,0 +1,58 @@
+"""Runs find their place in an experiment by what they compute; the others are shown too."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from bcsc.experiments.catalog import EXPERIMENTS, Cell, cut_down
+from bcsc.experiments.study import EXPERIMENT_FILE, read_studies
+from bcsc.runs.spec import RunSpec
+from tests.run_folders import write_run, write_study
+
+CUT = {"epochs": 4, "seeds": [0, 1]}
+
+
+def test_every_planned_run_is_found_whatever_its_folder_and_threads(tmp_path: Path) -> None:
+    write_study(tmp_path, "outliers", **CUT)
+    run = cut_down(EXPERIMENTS["outliers"], epochs=4, seeds=[0, 1]).runs()[5]
+    write_run(tmp_path / "runs" / run.name, replace(run.spec, threads=1))
+    (tmp_path / "runs" / run.name).rename(tmp_path / "elsewhere")
+    (study,), damaged = read_studies(tmp_path)
+    assert not damaged
+    assert study.caveat == "cut down: 4 of 200 epochs, 2 of 3 seeds"
+    assert all([record.spec.seed for record in records] == [0, 1] for records in study.finished.values())
+
+
+def test_missing_runs_are_counted_in_the_caveat(tmp_path: Path) -> None:
+    write_study(tmp_path, "cifar10", epochs=2, models=["lenet4"], seeds=[0])
+    run = cut_down(EXPERIMENTS["cifar10"], epochs=2, models=["lenet4"], seeds=[0]).runs()[0]
+    write_run(tmp_path / "runs" / run.name, run.spec, state="running", epochs_done=1)
+    (study,), _ = read_studies(tmp_path)
+    assert study.caveat.endswith("; 5 of 6 runs finished")
+
+
+def test_studies_come_in_the_order_of_the_catalog_and_other_runs_last(tmp_path: Path) -> None:
+    write_study(tmp_path / "a", "compute", epochs=2, seeds=[0], blocks=[2])
+    write_study(tmp_path / "b", "outliers", epochs=2, seeds=[0], blocks=[2])
+    write_run(tmp_path / "mine", RunSpec(epochs=2, seed=3))
+    studies, _ = read_studies(tmp_path)
+    assert [study.name for study in studies] == ["outliers", "compute", "other-runs"]
+    assert list(studies[-1].runs) == [Cell("lenet4", "cifar10", "BCSC M=8", 8)]
+
+
+def test_other_runs_are_told_apart_by_what_differs_between_them(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", RunSpec(epochs=2))
+    write_run(tmp_path / "b", RunSpec(epochs=2, lr=0.5))
+    write_run(tmp_path / "c", RunSpec(epochs=2, lr=0.5, seed=1))
+    (study,), _ = read_studies(tmp_path)
+    assert {cell.arm: len(runs) for cell, runs in study.runs.items()} == {
+        "BCSC M=8, lr=default": 1,
+        "BCSC M=8, lr=0.5": 2,
+    }
+
+
+def test_a_damaged_experiment_file_is_reported_and_its_runs_are_shown(tmp_path: Path) -> None:
+    write_study(tmp_path, "outliers", epochs=2, seeds=[0], blocks=[2])
+    (tmp_path / EXPERIMENT_FILE).write_text('{"experiment": "out')
+    (study,), (damaged,) = read_studies(tmp_path)
+    assert study.name == "other-runs"
+    assert str(tmp_path / EXPERIMENT_FILE) in damaged.reason

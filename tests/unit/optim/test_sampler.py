@@ -1,0 +1,144 @@
+"""Within an epoch every sample meets every block exactly once; epochs differ; a state resumes anywhere."""
+
+from collections import Counter
+from itertools import chain
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
+
+from bcsc import BlockCyclicSampler
+from bcsc.choices import SAMPLES
+from bcsc.errors import InvalidArgumentError, StateMismatchError
+
+sizes = st.tuples(st.integers(1, 60), st.integers(1, 70), st.integers(1, 6))
+
+
+@given(sizes, st.integers(0, 3))
+def test_every_sample_meets_every_block_exactly_once_per_epoch(size, epoch: int) -> None:
+    num_samples, batch_size, num_blocks = size
+    sampler = BlockCyclicSampler(num_samples, batch_size, num_blocks, seed=1)
+    sampler.set_epoch(epoch)
+    visits = Counter((step % num_blocks, i) for step, batch in enumerate(sampler) for i in batch)
+    assert len(visits) == num_blocks * num_samples
+    assert set(visits.values()) == {1}
+
+
+@given(sizes)
+def test_length_is_m_times_the_batches_of_a_pass_and_the_last_short_batch_is_kept(size) -> None:
+    num_samples, batch_size, num_blocks = size
+    batches = list(BlockCyclicSampler(num_samples, batch_size, num_blocks))
+    assert len(batches) == len(BlockCyclicSampler(num_samples, batch_size, num_blocks))
+    assert len(batches) == num_blocks * -(-num_samples // batch_size)
+    full, rest = divmod(num_samples, batch_size)
+    expected = [batch_size] * (full * num_blocks) + [rest] * (num_blocks if rest else 0)
+    assert [len(batch) for batch in batches] == expected
+
+
+@given(sizes, st.sampled_from(SAMPLES), st.data())
+def test_a_state_taken_anywhere_gives_the_remaining_batches(size, samples, data) -> None:
+    sampler = BlockCyclicSampler(*size, seed=2, samples=samples)
+    sampler.set_epoch(3)
+    whole = list(sampler)
+    step = data.draw(st.integers(0, len(whole)))
+    iterator = iter(sampler)
+    for _ in range(step):
+        next(iterator)
+    state = sampler.state_dict() if step else {**sampler.state_dict(), "step": 0}
+    resumed = BlockCyclicSampler(*size, seed=2, samples=samples)
+    resumed.load_state_dict(state)
+    resumed.set_epoch(3)
+    assert list(resumed) == whole[step:]
+    assert list(resumed) == whole
+    resumed.set_epoch(4)
+    assert len(list(resumed)) == len(whole)
+
+
+def test_epochs_and_seeds_and_blocks_have_shuffles_of_their_own() -> None:
+    def shuffles(seed: int, epoch: int) -> list[tuple[int, ...]]:
+        sampler = BlockCyclicSampler(40, 40, 3, seed=seed)
+        sampler.set_epoch(epoch)
+        return [tuple(batch) for batch in sampler]
+
+    drawn = [shuffle for seed in range(2) for epoch in range(3) for shuffle in shuffles(seed, epoch)]
+    assert len(set(drawn)) == len(drawn)
+    assert shuffles(1, 2) == shuffles(1, 2)
+
+
+def test_one_shuffle_repeats_each_batch_for_every_block() -> None:
+    batches = list(BlockCyclicSampler(10, 4, 3, samples="one-shuffle"))
+    assert all(batches[3 * t] == batches[3 * t + 1] == batches[3 * t + 2] for t in range(3))
+    assert sorted(chain.from_iterable(batches[::3])) == list(range(10))
+
+
+def test_everything_gives_one_whole_pass_after_the_other() -> None:
+    batches = list(BlockCyclicSampler(10, 4, 3, samples="everything"))
+    passes = [list(chain.from_iterable(batches[i : i + 3])) for i in range(0, 9, 3)]
+    assert all(sorted(p) == list(range(10)) for p in passes)
+    assert passes[0] != passes[1]
+
+
+def test_random_batches_hold_distinct_samples_each_equally_often() -> None:
+    sampler = BlockCyclicSampler(20, 5, 50, samples="random")
+    batches = [batch for epoch in range(20) for batch in (sampler.set_epoch(epoch), list(sampler))[1]]
+    assert all(len(set(batch)) == 5 for batch in batches)
+    counts = Counter(i for batch in batches for i in batch)
+    expected = len(batches) * 5 / 20
+    assert sum((counts[i] - expected) ** 2 / expected for i in range(20)) < 60  # 19 degrees: once in a million
+    assert len(BlockCyclicSampler(20, 5, 50, samples="random", one_pass=True)) == 4
+
+
+def test_peeking_at_a_batch_does_not_use_it_up() -> None:
+    sampler = BlockCyclicSampler(10, 4, 2)
+    first = next(iter(sampler))
+    assert next(iter(sampler)) == first
+    assert len(list(sampler)) == len(sampler)
+
+
+def test_index_batches_are_the_same_batches() -> None:
+    sampler = BlockCyclicSampler(11, 4, 2, seed=4)
+    assert [batch.tolist() for batch in sampler.index_batches(0)] == list(sampler)
+    assert [batch.tolist() for batch in sampler.index_batches(0, start=3)] == list(sampler)[3:]
+
+
+def test_it_drives_a_data_loader_with_workers() -> None:
+    sampler = BlockCyclicSampler(12, 5, 2, seed=1)
+    loader = DataLoader(TensorDataset(torch.arange(12)), batch_sampler=sampler, num_workers=1)
+    assert [batch.tolist() for (batch,) in loader] == list(sampler)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 4, 2), "num_samples .* at least 1, got 0"),
+        ((10, 0, 2), "batch_size must be a whole number of at least 1, got 0"),
+        ((10, 4, 0), "num_blocks .* got 0"),
+        ((10, 2.5, 2), "batch_size .* got 2.5"),
+        (([1, 2], 4, 2), r"give len\(dataset\)"),
+        ((torch.ones(5), 1, 1), r"give len\(dataset\)"),
+    ],
+)
+def test_bad_sizes_are_refused(arguments, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        BlockCyclicSampler(*arguments)
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="samples must be one of.*Did you mean 'one-shuffle'"):
+        BlockCyclicSampler(10, 4, 2, samples="one-shufle")
+    with pytest.raises(InvalidArgumentError, match="one_pass=True goes with"):
+        BlockCyclicSampler(10, 4, 2, one_pass=True)
+    with pytest.raises(InvalidArgumentError, match="epoch must be a whole number of at least 0, got -1"):
+        BlockCyclicSampler(10, 4, 2).set_epoch(-1)
+
+
+def test_a_state_of_another_sampler_is_refused_and_changes_nothing() -> None:
+    sampler = BlockCyclicSampler(10, 4, 2, seed=1)
+    before = sampler.state_dict()
+    with pytest.raises(StateMismatchError, match="batch_size was 5, is 4; seed was 0, is 1"):
+        sampler.load_state_dict(BlockCyclicSampler(10, 5, 2).state_dict())
+    with pytest.raises(StateMismatchError, match="lacks step"):
+        sampler.load_state_dict({k: v for k, v in before.items() if k != "step"})
+    assert sampler.state_dict() == before

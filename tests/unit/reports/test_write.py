@@ -1,0 +1,34 @@
+"""A report is written beside the runs, whole, and refuses early what it cannot do."""
+
+from pathlib import Path
+
+import pytest
+
+from bcsc.errors import InvalidArgumentError, MissingExtraError
+from bcsc.reports import write
+from tests.run_folders import write_study
+
+
+@pytest.mark.slow
+def test_a_report_holds_tables_figures_claims_and_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="the page needs plotly: pip install 'bcsc[report]'")
+    write_study(tmp_path, "cifar10-deep", epochs=3, seeds=[0], models=["googlenet"])
+    page = write.write_report(tmp_path)
+    assert page == tmp_path / "report" / "index.html"
+    assert {path.suffix for path in page.parent.iterdir()} == {".md", ".csv", ".tex", ".png", ".pdf", ".html"}
+    claims = (page.parent / "claims.md").read_text()
+    assert "**not decided** (the paper's tables on Cifar10 and Cifar100)" in claims
+    assert "GoogLeNet: BCSC M=8 over SGD, all: +" in claims
+    assert "cut down: 3 of 200 epochs, 1 of 2 networks, 1 of 3 seeds" in claims
+
+
+def test_a_folder_without_runs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "require_extras", lambda: None)
+    with pytest.raises(InvalidArgumentError, match="There are no runs in"):
+        write.write_report(tmp_path)
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "find_spec", lambda name: None if name == "plotly" else object())
+    with pytest.raises(MissingExtraError, match=r"A report needs plotly: pip install 'bcsc\[report\]'"):
+        write.require_extras()

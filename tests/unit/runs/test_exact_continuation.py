@@ -1,0 +1,131 @@
+"""A run that is killed or interrupted anywhere ends with the weights and the measurements of an unbroken one."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from bcsc.runs.spec import spec_from_toml
+from bcsc.training.checkpoint import read_checkpoint
+from bcsc.training.history import MEASURED_BY_THE_CLOCK
+from tests.unit.runs import tiny_run
+
+
+def weights(folder: Path) -> dict:
+    return read_checkpoint(folder / "checkpoint.pt")["model"]
+
+
+def measurements(folder: Path) -> list[dict]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name not in MEASURED_BY_THE_CLOCK} for row in rows]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert measurements(one) == measurements(other)
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def assert_all_readable(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.suffix == ".json":
+            json.loads(path.read_text())
+        elif path.name == "metrics.jsonl":
+            measurements(folder)
+        elif path.name == "run.toml":
+            spec_from_toml(path.read_text(), "run.toml")
+        elif path.suffix == ".pt":
+            read_checkpoint(path)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    result = tiny_run.train(folder)
+    assert len(result.rows) == 4
+    assert result.summary["state"] == "finished"
+    return folder
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments_change_nothing(unbroken: Path, tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")  # torch is loaded already: a child is at work within milliseconds
+    chance = random.Random(0)
+    began = time.monotonic()
+    tiny_run.train(tmp_path / "timed")
+    longest = time.monotonic() - began
+    kills, number = 0, 0
+    while kills < 20:
+        number += 1
+        folder = tmp_path / str(number)
+        while True:
+            child = fork.Process(target=tiny_run.train, args=(folder,))
+            child.start()
+            child.join(chance.uniform(0, longest / 2))
+            if child.exitcode is not None:
+                break
+            os.kill(child.pid, signal.SIGKILL)
+            child.join()
+            kills += 1
+            if folder.exists():
+                assert_all_readable(folder)
+        assert child.exitcode == 0
+        assert_same_run(folder, unbroken)
+
+
+@pytest.mark.parametrize("method", ["sgd", "bcd", "sbc", "sbc-one-pass", "rbc", "bcsc"])
+def test_every_method_continues_exactly_after_an_interruption(tmp_path: Path, method: str, monkeypatch) -> None:
+    from bcsc.errors import Interrupted
+    from bcsc.runs import run
+
+    tiny_run.train(tmp_path / "whole", method=method, epochs=2, checkpoint_every=None)
+    questions = iter([False] * (2 if method == "bcd" else 5) + [True])
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "stop_asked_by_signal", lambda: _Answers(questions))
+        with pytest.raises(Interrupted, match="all of it is saved"):
+            tiny_run.train(tmp_path / "broken", method=method, epochs=2, checkpoint_every=None)
+    assert json.loads((tmp_path / "broken" / "summary.json").read_text())["state"] == "interrupted"
+    tiny_run.train(tmp_path / "broken", method=method, epochs=2, checkpoint_every=None)
+    assert_same_run(tmp_path / "broken", tmp_path / "whole")
+
+
+class _Answers:
+    """Answers "stop?" from a list."""
+
+    def __init__(self, answers) -> None:
+        self.answers = answers
+
+    def __enter__(self):
+        return lambda: next(self.answers)
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_says_how_to_go_on_and_exits_130(tmp_path: Path, number: int) -> None:
+    options = ["--data", "digits", "--epochs", "3", "--threads", "1", "--subset", "800"]
+    command = [sys.executable, "-m", "bcsc", "train", *options, "--out"]
+    with subprocess.Popen(
+        [*command, str(tmp_path / "broken")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline().startswith(("epoch 1/3", "This will take"))
+        process.send_signal(number)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "The same command goes on from there" in errors
+    assert "Traceback" not in errors
+    again = subprocess.run([*command, str(tmp_path / "broken")], capture_output=True, text=True, check=True)
+    assert "Continuing" in again.stdout
+    subprocess.run([*command, str(tmp_path / "whole")], capture_output=True, check=True)
+    assert_same_run(tmp_path / "broken", tmp_path / "whole")
