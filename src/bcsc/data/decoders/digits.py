@@ -22,7 +22,7 @@ MOST_INK = 16
 
 def decode_digits() -> Arrays:
     """The digits as 1 x 32 x 32 images, split into training and test."""
-    with (files("bcsc.data") / "digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
+    with (files("bcsc.data.decoders") / "digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
         ink, labels = stored["images"], torch.from_numpy(stored["labels"].astype(np.int64))
     grey = np.round(ink * (255 / MOST_INK)).astype(np.uint8)
     large = grey.repeat(ENLARGEMENT, axis=1).repeat(ENLARGEMENT, axis=2)

@@ -17,7 +17,7 @@ def test_ink_from_0_to_16_becomes_grey_from_0_to_255():
 def test_last_360_images_are_the_test_set_of_the_stored_order():
     from importlib.resources import files
 
-    stored = np.load(str(files("bcsc.data") / "digits.npz"))["labels"]
+    stored = np.load(str(files("bcsc.data.decoders") / "digits.npz"))["labels"]
     arrays = decode_digits()
     assert arrays.test_labels.tolist() == stored[-360:].tolist()
     assert arrays.train_labels.tolist() == stored[:-360].tolist()
