@@ -16,6 +16,16 @@ Axis = Literal["epochs", "gradient_evaluations", "seconds"]
 # What the paper's tables average the test accuracy over.
 PERIODS: Mapping[Period, str] = {"first_half": "First half", "last_half": "Last half", "all": "All", "final": "Final"}
 
+# Of the data sets of the package; of any other nothing is known without reading it.
+NUM_CLASSES: Mapping[str, int] = {
+    "digits": 10,
+    "mnist": 10,
+    "fashion-mnist": 10,
+    "cifar10": 10,
+    "cifar100": 100,
+    "cifar100-coarse": 20,
+}
+
 # The networks as the paper spells them, in the order of its last table.
 NETWORKS: Mapping[str, str] = {
     "lenet4": "LeNet4",
@@ -106,12 +116,24 @@ class Experiment:
     seeds: tuple[int, ...] = (0, 1, 2)
     compared_by: Axis = "epochs"  # what curves are first drawn against
     numbers: str | None = None  # the paper's, a file beside this one
-    cuts: tuple[str, ...] = ()  # what was left out, in words
+    whole: "Experiment | None" = None  # what this one was cut down from
 
     @property
     def note(self) -> str:
         """What a reader must know before comparing with the paper; empty for the whole experiment."""
-        return f"cut down: {', '.join(self.cuts)}" if self.cuts else ""
+        cuts = [] if self.whole is None else what_was_cut(self.whole, self)
+        return f"cut down: {', '.join(cuts)}" if cuts else ""
+
+    @property
+    def scope(self) -> str:
+        """How far its verdicts reach: networks, epochs, seeds, and whatever else was cut."""
+        whole = self.whole or self
+        reach = [
+            f"in {part_of(len(self.models), len(whole.models), 'network')}",
+            f"at {part_of(self.recipe.epochs, whole.recipe.epochs, 'epoch')}",
+            f"with {part_of(len(self.seeds), len(whole.seeds), 'seed')}",
+        ]
+        return ", ".join([*reach, *other_cuts(whole, self)])
 
     def runs(self) -> list[PlannedRun]:
         """Every run, the first seed of everything first."""
@@ -179,20 +201,34 @@ def cut_down(
             subset=experiment.recipe.subset if subset is None else subset,
         ),
     )
-    return replace(small, cuts=(*experiment.cuts, *what_was_cut(experiment, small)))
+    return experiment if small == experiment else replace(small, whole=experiment.whole or experiment)
 
 
-def what_was_cut(full: Experiment, small: Experiment) -> list[str]:
-    """In words, where ``small`` falls short of ``full``."""
-    numbers = [", ".join(map(str, experiment.blocks)) for experiment in (small, full)]
+def what_was_cut(whole: Experiment, small: Experiment) -> list[str]:
+    """In words, where ``small`` falls short of ``whole``."""
+    counts = {
+        "epoch": (small.recipe.epochs, whole.recipe.epochs),
+        "network": (len(small.models), len(whole.models)),
+        "seed": (len(small.seeds), len(whole.seeds)),
+    }
+    cuts = [part_of(some, full, noun) for noun, (some, full) in counts.items() if some < full]
+    return cuts + other_cuts(whole, small)
+
+
+def other_cuts(whole: Experiment, small: Experiment) -> list[str]:
+    """What was cut besides networks, epochs and seeds."""
+    numbers = [", ".join(map(str, experiment.blocks)) for experiment in (small, whole)]
     cuts = {
-        f"{small.recipe.epochs} of {full.recipe.epochs} epochs": small.recipe.epochs < full.recipe.epochs,
-        f"{len(small.models)} of {len(full.models)} networks": len(small.models) < len(full.models),
-        f"{len(small.seeds)} of {len(full.seeds)} seeds": len(small.seeds) < len(full.seeds),
-        f"M = {numbers[0]} instead of {numbers[1]}": small.blocks != full.blocks,
-        f"only the first {small.recipe.subset} training samples": small.recipe.subset != full.recipe.subset,
+        f"M = {numbers[0]} instead of {numbers[1]}": small.blocks != whole.blocks,
+        f"only the first {small.recipe.subset} training samples": small.recipe.subset != whole.recipe.subset,
     }
     return [text for text, is_cut in cuts.items() if is_cut]
+
+
+def part_of(some: int, full: int, noun: str) -> str:
+    """``2 of 200 epochs``, or ``200 epochs`` where there are all of them and more."""
+    counted = f"{some} of {full}" if some < full else str(some)
+    return f"{counted} {noun}{'' if counted == '1' else 's'}"
 
 
 def paper_numbers(experiment: Experiment) -> dict[tuple[Cell, Period], float]:

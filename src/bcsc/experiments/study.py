@@ -26,6 +26,7 @@ class Study:
     question: str
     source: str
     note: str
+    scope: str  # how far a verdict on it reaches, in words
     num_planned: int
     runs: Mapping[Cell, tuple[RunRecord, ...]]
     paper: Mapping[tuple[Cell, Period], float]
@@ -38,10 +39,18 @@ class Study:
 
     @property
     def caveat(self) -> str:
-        """The note, and how many runs are not there yet; empty when all is as in the paper."""
+        """The note, and how many runs are not there yet; empty when all is as planned."""
+        return "; ".join(part for part in (self.note, self._missing) if part)
+
+    @property
+    def reach(self) -> str:
+        """How far a verdict on the runs that are finished reaches."""
+        return ", ".join(part for part in (self.scope, self._missing) if part)
+
+    @property
+    def _missing(self) -> str:
         done = sum(map(len, self.finished.values()))
-        missing = f"{done} of {self.num_planned} runs finished" if done < self.num_planned else ""
-        return "; ".join(part for part in (self.note, missing) if part)
+        return f"{done} of {self.num_planned} runs finished" if done < self.num_planned else ""
 
 
 def write_experiment(folder: Path, name: str, cut: Mapping[str, Any]) -> None:
@@ -96,6 +105,7 @@ def study_of(experiment: Experiment, records: Iterable[RunRecord]) -> Study:
         question=experiment.question,
         source=experiment.source,
         note=experiment.note,
+        scope=experiment.scope,
         num_planned=len(planned),
         runs={cell: tuple(group) for cell, group in runs.items()},
         paper=paper_numbers(experiment),
@@ -121,6 +131,7 @@ def study_of_others(records: Sequence[RunRecord]) -> Study:
         question="Runs that belong to no experiment of the catalog.",
         source="",
         note="",
+        scope="",
         num_planned=len(records),
         runs={cell: tuple(group) for cell, group in runs.items()},
         paper={},

@@ -88,6 +88,7 @@ def _verdict(verdict: Verdict) -> str:
     return (
         f'<article class="verdict" id="claim-{verdict.claim.name}">{_badge(verdict.state)}'
         f"<p>{escape(verdict.claim.statement)}</p>"
+        f'<div class="scope">{escape(verdict.scope)}</div>'
         f'<div class="source">{escape(verdict.claim.source)}</div>{notes}'
         f"<details><summary>{held} of {len(verdict.cases)} cases hold</summary>"
         f'<ul class="cases">{cases}</ul></details></article>'

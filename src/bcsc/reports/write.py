@@ -43,7 +43,7 @@ def claims_to_markdown(verdicts: Sequence[Verdict]) -> str:
     """Every claim with its verdict and cases."""
     lines = ["# Claims"]
     for verdict in verdicts:
-        lines += ["", f"## {verdict.claim.statement}", "", f"**{verdict.state}** ({verdict.claim.source})", ""]
+        lines += ["", f"## {verdict.claim.statement}", "", f"**{verdict.sentence}** ({verdict.claim.source})", ""]
         lines += [
             f"- {case.state}: {case.label}: {case.numbers}{'; ' + case.caveat if case.caveat else ''}"
             for case in verdict.cases
