@@ -1,5 +1,6 @@
 """The paper's figures as PNG and PDF: one row per network and condition, one panel per arm."""
 
+import io
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bcsc.experiments.catalog import Axis, Cell
 from bcsc.experiments.study import Study
+from bcsc.files import write_whole
 from bcsc.reports.curves import AXES, Curves, curves_of
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ def write_figures(study: Study, folder: Path) -> list[Path]:
         figure = draw(study, curves, axis)
         for suffix in ("png", "pdf"):
             written.append(folder / f"{study.name}-{axis.replace('_', '-')}.{suffix}")
-            figure.savefig(written[-1], dpi=150)
+            content = io.BytesIO()
+            figure.savefig(content, format=suffix, dpi=150)
+            write_whole(written[-1], content.getvalue())
     return written
 
 

@@ -5,7 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bcsc.errors import InvalidArgumentError, MissingExtraError
-from bcsc.experiments.study import read_studies
+from bcsc.experiments.study import Study, read_studies
+from bcsc.files import write_whole
 from bcsc.reports.claims import CLAIMS, Verdict, judge
 from bcsc.reports.figures import write_figures
 from bcsc.reports.page import page_of
@@ -14,7 +15,7 @@ from bcsc.reports.tables import table_of, to_csv, to_latex, to_markdown
 
 def require_extras() -> None:
     """Refuse early what would fail late for want of a library."""
-    missing = [name for name in ("matplotlib", "plotly") if find_spec(name) is None]
+    missing = [name for name in ("jinja2", "matplotlib", "plotly") if find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"A report needs {' and '.join(missing)}: pip install 'bcsc[report]'.")
 
@@ -29,14 +30,21 @@ def write_report(root: Path) -> Path:
     folder = root / "report"
     folder.mkdir(exist_ok=True)
     for study in studies:
-        table = table_of(study)
-        for suffix, text in (("md", to_markdown(table)), ("csv", to_csv(study)), ("tex", to_latex(table))):
-            (folder / f"{study.name}.{suffix}").write_text(text, encoding="utf-8")
+        write_tables(study, folder)
         write_figures(study, folder)
-    (folder / "claims.md").write_text(claims_to_markdown(verdicts), encoding="utf-8")
+    write_whole(folder / "claims.md", claims_to_markdown(verdicts).encode())
     page = folder / "index.html"
-    page.write_text(page_of(studies, verdicts, damaged), encoding="utf-8")
+    write_whole(page, page_of(studies, verdicts, damaged).encode())
     return page
+
+
+def write_tables(study: Study, folder: Path) -> list[Path]:
+    """The table of a study as Markdown, CSV and LaTeX."""
+    table = table_of(study)
+    texts = {"md": to_markdown(table), "csv": to_csv(study), "tex": to_latex(table)}
+    for suffix, text in texts.items():
+        write_whole(folder / f"{study.name}.{suffix}", text.encode())
+    return [folder / f"{study.name}.{suffix}" for suffix in texts]
 
 
 def claims_to_markdown(verdicts: Sequence[Verdict]) -> str:

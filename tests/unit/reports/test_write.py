@@ -1,12 +1,16 @@
 """A report is written beside the runs, whole, and refuses early what it cannot do."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from bcsc.errors import InvalidArgumentError, MissingExtraError
+from bcsc.files import WriteError
 from bcsc.reports import write
-from tests.run_folders import write_study
+from bcsc.runs.spec import RunSpec
+from tests.run_folders import write_run, write_study
 
 
 @pytest.mark.slow
@@ -32,3 +36,30 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setattr(write, "find_spec", lambda name: None if name == "plotly" else object())
     with pytest.raises(MissingExtraError, match=r"A report needs plotly: pip install 'bcsc\[report\]'"):
         write.require_extras()
+
+
+def test_every_file_is_written_whole_and_a_full_disk_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced = []
+
+    def replace(source: Path, target: Path) -> None:
+        if full and target.name == "index.html":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replaced.append(target)
+        os.rename(source, target)
+
+    monkeypatch.setattr("bcsc.files.os.replace", replace)
+    monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
+    full = False
+    write_run(tmp_path / "run", RunSpec(epochs=2))
+    page = write.write_report(tmp_path)
+    good = page.read_bytes()
+    assert set(page.parent.iterdir()) == set(replaced)
+
+    full = True
+    write_run(tmp_path / "run", RunSpec(epochs=2), accuracy=lambda *_: 50.0)
+    with pytest.raises(WriteError, match="Cannot write .*index.html: No space left on device"):
+        write.write_report(tmp_path)
+    assert page.read_bytes() == good
+    assert set(page.parent.iterdir()) == set(replaced), "nothing half-written is left behind"

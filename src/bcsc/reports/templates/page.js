@@ -29,6 +29,8 @@ document.querySelectorAll("th[data-column] button").forEach(button =>
 const chosen = (section, name) => section.querySelector(`input[name$="-${name}"]:checked`).value;
 const isOn = (section, name) => section.querySelector(`input[name$="-${name}"]`).checked;
 
+const plain = text => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");  // plotly takes a few tags for what they are
+
 function traces(line, section) {
   const x = line.x[chosen(section, "axis")], y = line.y[chosen(section, "quantity")];
   const colour = page.colours[line.colour % page.colours.length];
@@ -38,9 +40,9 @@ function traces(line, section) {
     line: {width: 0}, hoverinfo: "skip", showlegend: false,
   };
   const mean = {
-    x, y: y.mean, name: line.arm, type: "scatter", mode: x.length > 1 ? "lines" : "markers",
+    x, y: y.mean, name: plain(line.arm), type: "scatter", mode: x.length > 1 ? "lines" : "markers",
     line: {color: colour, width: 2.2}, marker: {color: colour, size: 8},
-    hovertemplate: `${line.arm}: %{y:.3~f}<extra>${line.seeds} seed${line.seeds > 1 ? "s" : ""}</extra>`,
+    hovertemplate: `${plain(line.arm)}: %{y:.3~f}<extra>${line.seeds} seed${line.seeds > 1 ? "s" : ""}</extra>`,
   };
   return line.seeds > 1 ? [band, mean] : [mean];
 }
