@@ -131,7 +131,7 @@ CAMPAIGN = """
 import signal, sys
 from pathlib import Path
 from bcsc.experiments.local_engine import LocalProcesses, sigterm_as_ctrl_c
-from tests.unit.runs.test_campaign import FAKE, campaign, job
+from tests.unit.experiments.test_campaign import FAKE, campaign, job
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests were started to ignore it
 jobs = [job(Path(sys.argv[1]), name, data="slow", epochs=100, seed=seed) for seed, name in enumerate("abc")]
 try:
