@@ -1,7 +1,15 @@
 """Settings for every test: one thread per process, as pytest-xdist shares the cores; properties without a clock."""
 
-import torch
+from contextlib import suppress
+
 from hypothesis import settings
+
+from bcsc.training.precision import PrecisionError, make_bfloat16_work
+
+with suppress(PrecisionError):  # where nothing helps, the tests of bfloat16 say so
+    make_bfloat16_work()  # before torch is loaded
+
+import torch
 
 torch.set_num_threads(1)
 settings.register_profile("bcsc", deadline=None, derandomize=True)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and the folder for what can be had again."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,11 @@ from bcsc.errors import BcscError
 
 class WriteError(BcscError, OSError):
     """A file cannot be written; what was there before is untouched."""
+
+
+def user_cache() -> Path:
+    """The folder for what bcsc may keep between runs: data sets, and what it found out about this machine."""
+    return Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"), "bcsc")
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -61,6 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     spec = RunSpec(**settings(arguments))
     if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
         raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
+    if spec.precision == "bf16" and spec.device.startswith("cpu"):
+        from bcsc.training.precision import make_bfloat16_work
+
+        make_bfloat16_work()  # before torch is loaded
     from bcsc.distributed.process_group import is_first
     from bcsc.runs.run import RunOptions
     from bcsc.runs.run import run as run_spec

@@ -12,6 +12,7 @@ from bcsc.data.fetching import fetch, missing_message
 from bcsc.data.outliers import Corruption, Outliers, Samples, corrupt
 from bcsc.data.registry import SOURCES, Source, find_source
 from bcsc.errors import DataError, InvalidArgumentError
+from bcsc.files import user_cache
 
 __all__ = ["SOURCES", "DataSet", "Source", "check_content", "data_root", "find_source", "load", "pixel_statistics"]
 
@@ -50,8 +51,7 @@ class DataSet:
 
 def data_root(root: Path | str | None = None) -> Path:
     """The folder for data: as given, else ``$BCSC_DATA``, else the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.path.expanduser(root or os.environ.get("BCSC_DATA") or Path(cache, "bcsc")))
+    return Path(os.path.expanduser(root or os.environ.get("BCSC_DATA") or user_cache()))
 
 
 def load(name: str, root: Path | str | None = None, *, download: bool = True) -> DataSet:

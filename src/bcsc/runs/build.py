@@ -183,10 +183,21 @@ def make_plan(
         loss_fn=loss_fn,
         seed=spec.seed,
         device=torch.device(spec.device),
-        autocast=torch.bfloat16 if spec.precision == "bf16" else None,
+        autocast=autocast_type(spec),
         checkpoint_every=checkpoint_every,
         ranks=ranks,
     )
+
+
+def autocast_type(spec: RunSpec) -> torch.dtype | None:
+    """The type to compute in where it is not float32, if this machine can."""
+    if spec.precision == "fp32":
+        return None
+    if torch.device(spec.device).type == "cpu":
+        from bcsc.training.precision import make_bfloat16_work
+
+        make_bfloat16_work()
+    return torch.bfloat16
 
 
 def _learning_rate(spec: RunSpec, start: float, epoch: int) -> float:
