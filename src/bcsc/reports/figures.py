@@ -1,7 +1,11 @@
-"""The paper's figures as PNG and PDF: one row per network and condition, one panel per arm."""
+"""Figures as PNG, PDF or SVG: the paper's learning curves, a panel per arm, and all arms of a place in one panel.
+
+The same runs give the same bytes: no date is written, and no setting of the reader's own matplotlib is used.
+"""
 
 import io
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,102 +13,171 @@ from typing import TYPE_CHECKING, Any
 from bcsc.experiments.catalog import Axis, Cell
 from bcsc.experiments.study import Study
 from bcsc.files import write_whole
-from bcsc.reports.curves import AXES, Curves, curves_of
+from bcsc.reports.curves import ARM_COLOURS, AXES, Curves, curves_of, finite, log_ticks, loss_limits, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# In inches: a panel with the gap to the next, and the margins of the figure.
-PANEL_WIDTH, PANEL_HEIGHT, GAP = 2.4, 1.7, (0.25, 0.75)
-LEFT, RIGHT, BOTTOM, TOP = 0.6, 0.6, 0.85, 0.85
-COLOURS = {"train_loss": "tab:blue", "test_loss": "tab:red", "test_accuracy": "tab:green"}
-LEGEND = {"train_loss": "training loss and its spread", "test_loss": "test loss", "test_accuracy": "test accuracy"}
+COLUMNS = 3
+# In inches: a panel with the gap to the next, the margins of the figure, and a line of its legend.
+PANEL_WIDTH, PANEL_HEIGHT, GAP = 2.4, 1.7, (0.25, 0.85)
+LEFT, RIGHT, BOTTOM, TOP, LEGEND_LINE = 0.6, 0.6, 0.6, 0.85, 0.2
+LINES: Mapping[str, dict[str, Any]] = {
+    "train_loss": {"color": "tab:blue", "label": "training loss and its spread"},
+    "test_loss": {"color": "tab:red", "label": "test loss", "linestyle": "--"},
+    "test_accuracy": {"color": "tab:green", "label": "test accuracy"},
+}
+WITHOUT_DATE: Mapping[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
 
 
-def write_figures(study: Study, folder: Path) -> list[Path]:
-    """The learning curves of a study against every axis."""
+def write_figures(study: Study, folder: Path, suffixes: Sequence[str] = ("png", "pdf")) -> list[Path]:
+    """The learning curves of a study against every axis, and its arms side by side."""
+    import matplotlib.style
+
     curves = {cell: found for cell, runs in study.runs.items() if (found := curves_of(runs)) is not None}
     written = []
-    for axis in AXES if curves else ():
-        figure = draw(study, curves, axis)
-        for suffix in ("png", "pdf"):
-            written.append(folder / f"{study.name}-{axis.replace('_', '-')}.{suffix}")
-            content = io.BytesIO()
-            figure.savefig(content, format=suffix, dpi=150)
-            write_whole(written[-1], content.getvalue())
+    with matplotlib.style.context("default"), matplotlib.rc_context({"svg.hashsalt": study.name}):
+        for name, figure in figures_of(study, curves):
+            for suffix in suffixes:
+                content = io.BytesIO()
+                figure.savefig(content, format=suffix, dpi=150, metadata=WITHOUT_DATE[suffix])
+                written.append(folder / f"{study.name}-{name}.{suffix}")
+                write_whole(written[-1], content.getvalue())
     return written
 
 
-def draw(study: Study, curves: Mapping[Cell, Curves], axis: Axis) -> "Figure":
-    """One figure; the panels of a row share their axes, so that they can be compared."""
-    from matplotlib.figure import Figure
+def figures_of(study: Study, curves: Mapping[Cell, Curves]) -> "Iterator[tuple[str, Figure]]":
+    """Every figure of a study and its name."""
+    if curves:
+        yield "accuracy", draw_accuracies(study, curves)
+        for axis in AXES:
+            yield axis.replace("_", "-"), draw_arms(study, curves, axis)
 
-    rows = [list(cells) for _, cells in groupby(study.runs, key=lambda cell: cell.place)]
-    width, height = max(map(len, rows)), len(rows)
-    figure = Figure(figsize=_size(width, height))
-    panels = figure.subplots(height, width, squeeze=False, sharex="row", sharey="row", gridspec_kw=_margins(figure))
-    for cells, line in zip(rows, panels, strict=True):
-        right = [panel.twinx() for panel in line]
-        for accuracy in right[1:]:
-            accuracy.sharey(right[0])
-        for cell, panel, accuracy in zip(cells, line, right, strict=False):
-            panel.set_title(f"{cell.arm}\n{cell.place}", fontsize=8)
-            if cell in curves:
-                _draw_panel(panel, accuracy, curves[cell], axis)
-        _finish_row(list(line), right, axis)
-    for panel in panels[-1]:
-        panel.set_xlabel(AXES[axis], fontsize=8)
-    _finish_figure(figure, study)
+
+def draw_accuracies(study: Study, curves: Mapping[Cell, Curves]) -> "Figure":
+    """A row per network and condition: the test accuracy of all arms, against each of the axes."""
+    places = [(place, list(cells)) for place, cells in groupby(curves, key=lambda cell: cell.place)]
+    arms = list(dict.fromkeys(cell.arm for cell in study.runs))
+    styles: dict[str, dict[str, Any]] = {
+        arm: {"color": ARM_COLOURS[i % len(ARM_COLOURS)], "label": arm} for i, arm in enumerate(arms)
+    }
+    figure, panels = _grid(study, len(places), len(AXES), list(styles.values()))
+    for (place, cells), line in zip(places, panels, strict=True):
+        shown = {cell: curves[cell].quantities["test_accuracy"] for cell in cells}
+        for axis, panel in zip(AXES, line, strict=True):
+            for cell, curve in shown.items():
+                positions = curves[cell].positions[axis]
+                panel.fill_between(positions, curve.low, curve.high, alpha=0.2, linewidth=0, **styles[cell.arm])
+                panel.plot(positions, curve.mean, **_line_style(positions), **styles[cell.arm])
+            _finish_positions(panel, [curves[cell] for cell in cells], axis)
+            _finish_accuracies(panel, [value for curve in shown.values() for value in (*curve.low, *curve.high)])
+            panel.tick_params(labelleft=panel is line[0])
+        line[0].set_title(place, fontsize=8)
+        line[0].set_ylabel("test accuracy (%)", fontsize=8)
     return figure
 
 
-def _size(columns: int, rows: int) -> tuple[float, float]:
-    inner_width = columns * PANEL_WIDTH + (columns - 1) * GAP[0]
-    inner_height = rows * PANEL_HEIGHT + (rows - 1) * GAP[1]
-    return LEFT + inner_width + RIGHT, TOP + inner_height + BOTTOM
+def draw_arms(study: Study, curves: Mapping[Cell, Curves], axis: Axis) -> "Figure":
+    """A panel per arm, in rows of three; those of a network and condition have the same axes, to be compared."""
+    places = [list(cells) for _, cells in groupby(study.runs, key=lambda cell: cell.place)]
+    rows = [cells[start : start + COLUMNS] for cells in places for start in range(0, len(cells), COLUMNS)]
+    figure, panels = _grid(study, len(rows), max(map(len, rows)), list(LINES.values()))
+    for cells, line in zip(rows, panels, strict=True):
+        place = [curves[cell] for cell in curves if cell.place == cells[0].place]
+        for panel in line[len(cells) :]:
+            panel.remove()
+        for cell, panel in zip(cells, line, strict=False):
+            panel.set_title(f"{cell.arm}\n{cell.place}", fontsize=8)
+            accuracy = panel.twinx()
+            if place:
+                _finish_arm(panel, accuracy, place, axis)
+            if cell in curves:
+                _draw_arm(panel, accuracy, curves[cell], axis)
+            panel.tick_params(labelleft=cell is cells[0])
+            accuracy.tick_params(labelright=cell is cells[-1])
+        line[0].set_ylabel("loss", fontsize=8)
+        accuracy.set_ylabel("accuracy (%)", fontsize=8, color=LINES["test_accuracy"]["color"])
+    return figure
 
 
-def _margins(figure: "Figure") -> dict[str, float]:
-    width, height = figure.get_size_inches()
-    edges = {"left": LEFT / width, "right": 1 - RIGHT / width, "bottom": BOTTOM / height, "top": 1 - TOP / height}
-    return {**edges, "wspace": GAP[0] / PANEL_WIDTH, "hspace": GAP[1] / PANEL_HEIGHT}
-
-
-def _draw_panel(losses: "Axes", accuracy: "Axes", curves: Curves, axis: Axis) -> None:
-    """Training loss blue with its spread over the mini-batches, test loss red, test accuracy green on the right."""
-    positions, quantities = curves.positions[axis], curves.quantities
-    style: dict[str, Any] = {"linewidth": 1.2, "marker": "." if len(positions) == 1 else ""}
-    train = quantities["train_loss"].mean
-    low = [mean - std for mean, std in zip(train, curves.train_loss_std, strict=True)]
-    high = [mean + std for mean, std in zip(train, curves.train_loss_std, strict=True)]
-    losses.fill_between(positions, low, high, color=COLOURS["train_loss"], alpha=0.25, linewidth=0)
-    losses.plot(positions, train, color=COLOURS["train_loss"], **style)
-    losses.plot(positions, quantities["test_loss"].mean, color=COLOURS["test_loss"], **style)
-    accuracy.plot(positions, quantities["test_accuracy"].mean, color=COLOURS["test_accuracy"], **style)
-
-
-def _finish_row(losses: "list[Axes]", accuracies: "list[Axes]", axis: Axis) -> None:
-    """A log axis of epochs as in the paper, labels at the outer edges only."""
-    from matplotlib.ticker import EngFormatter
-
-    for panel, right in zip(losses, accuracies, strict=True):
-        right.tick_params(labelsize=7, labelright=right is accuracies[-1], colors=COLOURS["test_accuracy"])
-        panel.tick_params(labelsize=7)
-        panel.grid(visible=True, alpha=0.25)
-        if axis == "epochs":
-            panel.set_xscale("log")
-        else:
-            panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-    losses[0].set_ylabel("loss", fontsize=8)
-    accuracies[-1].set_ylabel("accuracy (%)", fontsize=8, color=COLOURS["test_accuracy"])
-
-
-def _finish_figure(figure: "Figure", study: Study) -> None:
+def _grid(
+    study: Study, rows: int, columns: int, legend: "Sequence[dict[str, Any]]"
+) -> "tuple[Figure, list[list[Axes]]]":
+    """A figure with its title, its panels and what its lines mean."""
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+    bottom = BOTTOM + LEGEND_LINE * math.ceil(len(legend) / COLUMNS)
+    width = LEFT + columns * PANEL_WIDTH + (columns - 1) * GAP[0] + RIGHT
+    height = TOP + rows * PANEL_HEIGHT + (rows - 1) * GAP[1] + bottom
+    figure = Figure(figsize=(width, height))
+    edges = {"left": LEFT / width, "right": 1 - RIGHT / width, "bottom": bottom / height, "top": 1 - TOP / height}
+    gaps = {"wspace": GAP[0] / PANEL_WIDTH, "hspace": GAP[1] / PANEL_HEIGHT}
     caption = f"{study.title} ({study.caveat})" if study.caveat else study.title
-    height = figure.get_size_inches()[1]
     figure.suptitle(caption, fontsize=9, wrap=True, y=1 - 0.12 / height, verticalalignment="top")
-    handles = [Line2D([], [], color=COLOURS[name], label=label) for name, label in LEGEND.items()]
-    figure.legend(handles=handles, loc="lower center", ncols=3, fontsize=8, frameon=False)
+    handles = [Line2D([], [], **style) for style in legend]
+    figure.legend(handles=handles, loc="lower center", ncols=COLUMNS, fontsize=8, frameon=False)
+    return figure, [list(line) for line in figure.subplots(rows, columns, squeeze=False, gridspec_kw={**edges, **gaps})]
+
+
+def _line_style(positions: Sequence[float]) -> dict[str, Any]:
+    return {"linewidth": 1.2, "marker": "." if len(positions) == 1 else ""}
+
+
+def _draw_arm(losses: "Axes", accuracy: "Axes", curves: Curves, axis: Axis) -> None:
+    """Training loss blue with its spread over the mini-batches, test loss red, test accuracy green on the right."""
+    positions, spread = curves.positions[axis], curves.train_loss_spread
+    losses.fill_between(positions, spread.low, spread.high, color=LINES["train_loss"]["color"], alpha=0.25, linewidth=0)
+    for name, curve in curves.quantities.items():
+        panel = accuracy if name == "test_accuracy" else losses
+        panel.plot(positions, curve.mean, **_line_style(positions), **LINES[name])
+    highest = max(finite([*curves.quantities["train_loss"].mean, *curves.quantities["test_loss"].mean]), default=0.0)
+    if highest > losses.get_ylim()[1]:
+        losses.text(0.03, 0.97, f"loss up to {highest:.2g}", fontsize=7, va="top", transform=losses.transAxes)
+
+
+def _finish_arm(losses: "Axes", accuracy: "Axes", place: Sequence[Curves], axis: Axis) -> None:
+    """The axes of a panel: those that suit all arms of its place."""
+    _finish_positions(losses, place, axis)
+    _finish_accuracies(accuracy, [value for curves in place for value in curves.quantities["test_accuracy"].mean])
+    accuracy.tick_params(colors=LINES["test_accuracy"]["color"])
+    limits = loss_limits([curves.quantities[name].mean for curves in place for name in ("train_loss", "test_loss")])
+    if limits is not None:
+        _scale(losses, "y", (limits[0] / 1.15, limits[1]))  # room for the spread below the lowest
+
+
+def _finish_positions(panel: "Axes", place: Sequence[Curves], axis: Axis) -> None:
+    """A log axis as in the paper: an epoch of BCSC costs M of SGD, and both are to be seen."""
+    panel.grid(visible=True, alpha=0.25)
+    panel.tick_params(labelsize=7)
+    panel.set_xlabel(AXES[axis], fontsize=8)
+    positions = [position for curves in place for position in curves.positions[axis] if position > 0]
+    if positions:
+        _scale(panel, "x", (min(positions), max(positions)))
+
+
+def _finish_accuracies(panel: "Axes", values: Sequence[float]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    known = finite(values)
+    if known:
+        low, high = min(known), max(known)
+        margin = 0.06 * (high - low) or 1.0
+        panel.set_ylim(low - margin, high + margin)
+    panel.yaxis.set_major_locator(MaxNLocator(5))
+    panel.tick_params(labelsize=7)
+
+
+def _scale(panel: "Axes", direction: str, limits: tuple[float, float]) -> None:
+    """A log axis a little wider than ``limits``, with numbers at a few round places."""
+    margin = (limits[1] / limits[0]) ** 0.04 if limits[1] > limits[0] else 1.2
+    low, high = limits[0] / margin, limits[1] * margin
+    ticks = log_ticks(low, high)
+    panel.set(**{f"{direction}scale": "log", f"{direction}lim": (low, high)})
+    panel.set(**{f"{direction}ticks": ticks, f"{direction}ticklabels": [short(tick) for tick in ticks]})
+    getattr(panel, f"{direction}axis").set_ticks([], minor=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bcsc.experiments.study import Study
 from bcsc.reports.claims import Verdict
-from bcsc.reports.curves import AXES, QUANTITIES, Curve, curves_of
+from bcsc.reports.curves import ARM_COLOURS, AXES, QUANTITIES, Curve, curves_of
 from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, Table, table_of
 from bcsc.runs.spec import spec_to_toml
 from bcsc.runs.store import DamagedRun
@@ -17,8 +17,6 @@ from bcsc.version import __version__
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# Told apart by eyes of all kinds, on light and on dark ground.
-COLOURS = ("#3987d8", "#e07b39", "#2aa17c", "#c2589f", "#b99a1f", "#7d74d9", "#d1495b", "#4aa3b5")
 TITLE = "Block-cyclic stochastic coordinate descent, put to the test"
 
 
@@ -39,10 +37,10 @@ def page_of(studies: Sequence[Study], verdicts: Sequence[Verdict], damaged: Sequ
             studies=sections,
             runs=[run for study in studies for group in study.runs.values() for run in group],
             axes=AXES,
-            colours=COLOURS,
+            colours=ARM_COLOURS,
             data=_finite(
                 {
-                    "colours": COLOURS,
+                    "colours": ARM_COLOURS,
                     "axes": AXES,
                     "quantities": QUANTITIES,
                     "charts": {chart["id"]: chart["lines"] for section in sections for chart in section["charts"]},

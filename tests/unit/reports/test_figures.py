@@ -1,55 +1,141 @@
-"""The paper's figures: a panel per arm, colours and axes as in the paper."""
+"""The paper's figures: a panel per arm, colours and axes as in the paper, and no arm spoils the others' axes."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from bcsc.experiments.catalog import Axis
 from bcsc.experiments.study import Study, read_studies
-from bcsc.reports.curves import curves_of
-from bcsc.reports.figures import draw, write_figures
-from tests.run_folders import write_study
+from bcsc.reports.curves import curves_of, loss_limits
+from bcsc.reports.figures import draw_accuracies, draw_arms, write_figures
+from tests.run_folders import explode, write_study
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'bcsc[report]'")
+ARMS = ("AdaGrad", "AdaDelta", "SGD", "SBC M=2", "RBC M=2", "BCSC M=2")
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
-    return read_studies(write_study(tmp_path, "cifar10", epochs=6, models=["lenet4"], seeds=[0], blocks=[2]))[0][0]
+def root(tmp_path: Path) -> Path:
+    return write_study(tmp_path, "cifar10", epochs=6, models=["lenet4"], seeds=[0], blocks=[2])
 
 
-def panels(study: Study, axis: str):
-    curves = {cell: found for cell, runs in study.runs.items() if (found := curves_of(runs))}
-    figure = draw(study, curves, axis)
+@pytest.fixture
+def study(root: Path) -> Study:
+    return read_studies(root)[0][0]
+
+
+def drawn(study: Study):
+    return {cell: found for cell, runs in study.runs.items() if (found := curves_of(runs))}
+
+
+def panels(study: Study, axis: Axis):
+    figure = draw_arms(study, drawn(study), axis)
     return figure, [panel for panel in figure.axes if panel.get_title()], [p for p in figure.axes if not p.get_title()]
 
 
 def test_one_panel_per_arm_with_losses_left_and_accuracy_right(study: Study) -> None:
     figure, left, right = panels(study, "epochs")
-    assert [panel.get_title() for panel in left] == [
-        f"{arm}\nLeNet4" for arm in ("AdaGrad", "AdaDelta", "SGD", "SBC M=2", "RBC M=2", "BCSC M=2")
-    ]
-    assert {panel.get_xscale() for panel in left} == {"log"}
-    assert [line.get_color() for line in left[0].lines] == ["tab:blue", "tab:red"]
+    assert [panel.get_title() for panel in left] == [f"{arm}\nLeNet4" for arm in ARMS]
+    assert {(panel.get_xscale(), panel.get_yscale()) for panel in left} == {("log", "log")}
+    assert {line.get_color() for line in left[0].lines} == {"tab:blue", "tab:red"}
     assert [line.get_color() for line in right[0].lines] == ["tab:green"]
     assert len(left[0].collections) == 1, "the spread of the training loss"
     assert "cut down: 6 of 200 epochs" in figure.get_suptitle()
 
 
-def test_panels_of_a_row_share_axes_that_hold_every_curve(study: Study) -> None:
-    _, left, right = panels(study, "gradient_evaluations")
-    for group, quantity in ((left, 1), (right, 0)):
-        (limits,) = {panel.get_ylim() for panel in group}
-        values = [value for panel in group for value in panel.lines[quantity].get_ydata()]
+def test_panels_stand_in_rows_of_three_and_every_network_begins_a_row(tmp_path: Path) -> None:
+    ((study,), _) = read_studies(write_study(tmp_path, "outliers", epochs=2, seeds=[0]))
+    _, left, _ = panels(study, "epochs")
+    rows: dict[float, list[str]] = {}
+    for panel in left:
+        rows.setdefault(round(panel.get_position().y0, 3), []).append(panel.get_title().replace("\n", ": "))
+    conditions = ("no outliers", "5 % outliers", "10 % outliers", "15 % outliers")
+    expected = []
+    for where in conditions:
+        expected += [
+            [f"{arm}: LeNet4, {where}" for arm in ("SGD", "BCSC M=2", "BCSC M=4")],
+            [f"BCSC M=8: LeNet4, {where}"],
+        ]
+    assert list(rows.values()) == expected
+
+
+@pytest.mark.parametrize("axis", ["epochs", "gradient_evaluations", "seconds"])
+def test_panels_of_a_place_have_the_same_axes_which_hold_every_curve(study: Study, axis: Axis) -> None:
+    _, left, right = panels(study, axis)
+    for group, limits_of, data_of in (
+        (left, "get_ylim", "get_ydata"),
+        (right, "get_ylim", "get_ydata"),
+        (left, "get_xlim", "get_xdata"),
+    ):
+        (limits,) = {getattr(panel, limits_of)() for panel in group}
+        values = [value for panel in group for line in panel.lines for value in getattr(line, data_of)()]
         assert limits[0] <= min(values) <= max(values) <= limits[1]
 
 
+def test_an_arm_that_explodes_moves_no_axis_by_more_than_its_reach_and_says_how_far_it_goes(root: Path) -> None:
+    _, before, _ = panels(read_studies(root)[0][0], "epochs")
+    explode(root / "runs" / "lenet4-adagrad-seed-0")
+    explode(root / "runs" / "lenet4-sgd-seed-0", epochs=1)
+    _, after, _ = panels(read_studies(root)[0][0], "epochs")
+    (usual,), (limits,) = ({panel.get_ylim() for panel in group} for group in (before, after))
+    assert limits[0] == pytest.approx(usual[0], rel=0.2)
+    assert usual[1] <= limits[1] < 4 * usual[1]
+    notes = {panel.get_title(): [text.get_text() for text in panel.texts] for panel in after}
+    assert [title for title, texts in notes.items() if texts] == ["AdaGrad\nLeNet4", "SGD\nLeNet4"]
+    assert notes["AdaGrad\nLeNet4"][0].startswith("loss up to 1")
+
+
+def test_the_spread_never_falls_below_zero(root: Path) -> None:
+    explode(root / "runs" / "lenet4-adagrad-seed-0", 1e-3)
+    study = read_studies(root)[0][0]
+    for curves in drawn(study).values():
+        spread = curves.train_loss_spread
+        assert all(
+            0 <= low <= mean <= high for low, mean, high in zip(spread.low, spread.mean, spread.high, strict=True)
+        )
+    _, left, _ = panels(study, "epochs")
+    assert all(path.vertices[:, 1].min() >= 0 for panel in left for path in panel.collections[0].get_paths())
+
+
+def test_ticks_fit_side_by_side(study: Study) -> None:
+    figure, left, _ = panels(study, "gradient_evaluations")
+    figure.canvas.draw()
+    for panel in left:
+        boxes = [label.get_window_extent() for label in panel.get_xticklabels()]
+        assert len(boxes) >= 3
+        assert all(first.x1 < second.x0 for first, second in pairwise(boxes))
+
+
+def test_all_arms_of_a_place_are_also_drawn_in_one_panel_against_every_axis(study: Study) -> None:
+    figure = draw_accuracies(study, drawn(study))
+    assert [panel.get_xlabel() for panel in figure.axes] == ["epochs", "gradient evaluations", "seconds"]
+    assert [[line.get_label() for line in panel.lines] for panel in figure.axes] == [list(ARMS)] * 3
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(ARMS)
+
+
 @pytest.mark.slow
-def test_every_axis_is_written_as_png_and_pdf(study: Study, tmp_path: Path) -> None:
-    written = write_figures(study, tmp_path)
-    assert {path.name for path in written} == {
-        f"cifar10-{axis}.{suffix}"
-        for axis in ("epochs", "gradient-evaluations", "seconds")
-        for suffix in ("png", "pdf")
+def test_figures_are_written_whole_and_the_same_bytes_each_time(study: Study, tmp_path: Path) -> None:
+    suffixes = ("png", "pdf", "svg")
+    contents = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        written = write_figures(study, tmp_path / name, suffixes)
+        contents.append({path.name: path.read_bytes() for path in written})
+    assert contents[0] == contents[1]
+    assert set(contents[0]) == {
+        f"cifar10-{figure}.{suffix}"
+        for figure in ("accuracy", "epochs", "gradient-evaluations", "seconds")
+        for suffix in suffixes
     }
-    for path in written:
-        assert path.read_bytes().startswith({".png": b"\x89PNG", ".pdf": b"%PDF"}[path.suffix])
+    for name, content in contents[0].items():
+        assert content.startswith({"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[name.rpartition(".")[2]])
+        assert b"Date" not in content
+
+
+def test_a_study_whose_runs_have_not_begun_has_no_figures(tmp_path: Path) -> None:
+    study = read_studies(write_study(tmp_path, "cifar10", epochs=2, models=["lenet4"], seeds=[0], blocks=[2]))[0][0]
+    empty = Study(**{**vars(study), "runs": dict.fromkeys(study.runs, ())})
+    assert write_figures(empty, tmp_path) == []
+    assert loss_limits([]) is None
