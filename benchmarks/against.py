@@ -7,14 +7,14 @@ from functools import partial
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from bcsc.runs.watch import SilentWatcher
+from bcsc.training.watcher import Watcher
 from benchmarks import naive, problem
 from benchmarks.clock import Ratio, Size, interleaved, ratio
 
 
 def epoch_here(num_images: int, num_blocks: int) -> None:
     """One epoch of what ``bcsc train`` does, without its last test."""
-    problem.trainer("lenet4", num_images, num_blocks).run(lambda: None, lambda: False, SilentWatcher())
+    problem.trainer("lenet4", num_images, num_blocks).run(lambda: None, lambda: False, Watcher())
 
 
 def first_pictures(num_images: int) -> tuple[Tensor, Tensor]:

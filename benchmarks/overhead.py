@@ -12,15 +12,16 @@ from torch import Tensor
 
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.runs.batches import FeederData
-from bcsc.runs.watch import PlainWatcher, SilentWatcher
+from bcsc.runs.watch import PlainWatcher
 from bcsc.training.trainer import Batch, Trainer
+from bcsc.training.watcher import Watcher
 from benchmarks import problem
 from benchmarks.clock import Ratio, Size, now, ratio, seconds
 
 GOALS = {"lenet4": 1.05, "mobilenet": 1.02, "resnet18": 1.02}
 
 
-class StepClock(SilentWatcher):
+class StepClock(Watcher):
     """Times a trainer's inner steps, and between any two of them the parts that such a step is made of."""
 
     def __init__(self, trainer: Trainer) -> None:

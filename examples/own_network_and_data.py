@@ -43,7 +43,7 @@ def main() -> None:
         epochs=8,
         batch_size=50,
     )
-    print(f"{len(result.rows)} epochs, test accuracy {result.summary['test_accuracy']['final']:.1f} %")
+    print(f"{len(result.history)} epochs, test accuracy {result.summary['test_accuracy']['final']:.1f} %")
 
 
 if __name__ == "__main__":

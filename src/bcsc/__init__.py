@@ -1,29 +1,39 @@
 """Block-cyclic stochastic coordinate descent (BCSC) for PyTorch."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from bcsc.lazy import loader
 from bcsc.version import __version__
 
 if TYPE_CHECKING:
+    from bcsc import data, distributed, models, optim
+    from bcsc.distributed import RankSampler, active_block_hook
     from bcsc.errors import BcscError
-    from bcsc.optim.block_cyclic import BlockCyclic
-    from bcsc.optim.methods import METHODS, Method, build_method
-    from bcsc.optim.sampler import BlockCyclicSampler
+    from bcsc.optim import METHODS, BlockCyclic, BlockCyclicSampler, Method, build_method
     from bcsc.runs.run import Result, RunOptions, run, train
     from bcsc.runs.spec import RunSpec
+    from bcsc.training.history import EpochRow
+    from bcsc.training.watcher import Watcher
 
 # Where each public name is. They are loaded when first asked for: importing bcsc, and `bcsc --help`, stay cheap.
 _HOME = {
-    "METHODS": "bcsc.optim.methods",
+    "METHODS": "bcsc.optim",
     "BcscError": "bcsc.errors",
-    "BlockCyclic": "bcsc.optim.block_cyclic",
-    "BlockCyclicSampler": "bcsc.optim.sampler",
-    "Method": "bcsc.optim.methods",
+    "BlockCyclic": "bcsc.optim",
+    "BlockCyclicSampler": "bcsc.optim",
+    "EpochRow": "bcsc.training.history",
+    "Method": "bcsc.optim",
+    "RankSampler": "bcsc.distributed",
     "Result": "bcsc.runs.run",
     "RunOptions": "bcsc.runs.run",
     "RunSpec": "bcsc.runs.spec",
-    "build_method": "bcsc.optim.methods",
+    "Watcher": "bcsc.training.watcher",
+    "active_block_hook": "bcsc.distributed",
+    "build_method": "bcsc.optim",
+    "data": "bcsc.data",
+    "distributed": "bcsc.distributed",
+    "models": "bcsc.models",
+    "optim": "bcsc.optim",
     "run": "bcsc.runs.run",
     "train": "bcsc.runs.run",
 }
@@ -33,24 +43,26 @@ __all__ = [
     "BcscError",
     "BlockCyclic",
     "BlockCyclicSampler",
+    "EpochRow",
     "Method",
+    "RankSampler",
     "Result",
     "RunOptions",
     "RunSpec",
+    "Watcher",
     "__version__",
+    "active_block_hook",
     "build_method",
+    "data",
+    "distributed",
+    "models",
+    "optim",
     "run",
     "train",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """A public name, or a package of ours such as ``bcsc.models``."""
-    if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
-    if name in ("models", "data", "optim"):
-        return importlib.import_module(f"bcsc.{name}")
-    raise AttributeError(f"module 'bcsc' has no attribute {name!r}")
+__getattr__ = loader(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

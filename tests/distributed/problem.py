@@ -11,8 +11,8 @@ from bcsc.distributed.division import Division
 from bcsc.distributed.exact import sum_before_steps
 from bcsc.optim.methods import METHODS, build_method
 from bcsc.runs.batches import LoaderData
-from bcsc.runs.watch import SilentWatcher
 from bcsc.training.trainer import Plan, Trainer
+from bcsc.training.watcher import Watcher
 
 NUM_SAMPLES, BATCH_SIZE = 21, 8  # the last mini-batch has 5 samples, and with size 10 only 1
 
@@ -68,7 +68,7 @@ def trainer(
 
 def trained(ranks: Ranks, *arguments: object, **options: object) -> Trainer:
     run = trainer(ranks, *arguments, **options)
-    run.run(lambda: None, lambda: False, SilentWatcher())
+    run.run(lambda: None, lambda: False, Watcher())
     return run
 
 

@@ -62,16 +62,16 @@ def state_size(state):
 
 def interrupted_and_resumed(ranks, num_blocks, mask, base):
     """Stop after some rounds, hand the state to a fresh trainer, and go on."""
-    from bcsc.runs.watch import SilentWatcher
     from bcsc.training.trainer import Interrupted
+    from bcsc.training.watcher import Watcher
 
     before = trainer(ranks, num_blocks, mask, base=base, parallel="blocks")
     object.__setattr__(before.plan, "checkpoint_every", ranks.size)
     with pytest.raises(Interrupted, match="Stopped"):
-        before.run(lambda: None, lambda: before.epoch == 1, SilentWatcher())
+        before.run(lambda: None, lambda: before.epoch == 1, Watcher())
     after = trainer(ranks, num_blocks, mask, base=base, parallel="blocks")
     after.load_state_dict(before.state_dict())
-    after.run(lambda: None, lambda: False, SilentWatcher())
+    after.run(lambda: None, lambda: False, Watcher())
     return after
 
 

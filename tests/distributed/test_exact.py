@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bcsc.distributed.collectives import Ranks
-from bcsc.runs.watch import SilentWatcher
 from bcsc.seeding import stream_key
+from bcsc.training.watcher import Watcher
 from tests.distributed.group import in_process_group
 from tests.distributed.problem import measurements, network, trained, trainer, weights
 
@@ -45,7 +45,7 @@ def stop_on_one_rank(ranks, num_blocks):
     """Rank 1 alone is asked to stop; where does each rank stop?"""
     run = trainer(ranks, num_blocks, "update")
     try:
-        run.run(lambda: None, lambda: ranks.rank == 1, SilentWatcher())
+        run.run(lambda: None, lambda: ranks.rank == 1, Watcher())
     except Exception as error:
         return type(error).__name__, run.optimizer.inner_step, run.state_dict()
     return "ran to the end"
@@ -57,7 +57,7 @@ def diverge_on_one_rank(ranks):
     plain = run.plan.loss_fn
     object.__setattr__(run.plan, "loss_fn", lambda x, y: plain(x, y) * (float("nan") if ranks.rank == 1 else 1))
     try:
-        run.run(lambda: None, lambda: False, SilentWatcher())
+        run.run(lambda: None, lambda: False, Watcher())
     except Exception as error:
         return type(error).__name__, str(error)
     return "ran to the end"
@@ -92,7 +92,7 @@ def test_one_process_goes_on_where_two_have_stopped(two_ranks):
     for num_blocks, (_, _, state) in zip((8, 1), two_ranks[0][1], strict=True):
         resumed = trainer(Ranks(), num_blocks, "update")
         resumed.load_state_dict(state)
-        resumed.run(lambda: None, lambda: False, SilentWatcher())
+        resumed.run(lambda: None, lambda: False, Watcher())
         unbroken = trained(Ranks(), num_blocks, "update")
         torch.testing.assert_close(weights(resumed), weights(unbroken), rtol=0, atol=1e-10)
         torch.testing.assert_close(torch.tensor(measurements(resumed)), torch.tensor(measurements(unbroken)))

@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bcsc.distributed.hook import active_block_hook
 from bcsc.distributed.rank_sampler import RankSampler
 from bcsc.optim.methods import build_method
-from bcsc.runs.watch import SilentWatcher
+from bcsc.training.watcher import Watcher
 from tests.distributed.group import in_process_group
 from tests.distributed.problem import BATCH_SIZE, NUM_SAMPLES, base_optimizer, network, samples, trainer, weights
 
@@ -25,7 +25,7 @@ def wide_network():
 def bytes_of_an_epoch(ranks, mask, parallel):
     """What an epoch's steps send, and what looking at the losses and asking whether to stop adds to it."""
     run = trainer(ranks, NUM_BLOCKS, mask, parallel=parallel, model=wide_network())
-    run._begin_epoch(SilentWatcher())
+    run._begin_epoch(Watcher())
     by_steps = by_looks = 0
     for batch in run.data.training_batches(0, 0):
         before = ranks.bytes_sent

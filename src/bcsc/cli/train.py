@@ -68,12 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
     from bcsc.distributed.process_group import is_first
     from bcsc.runs.run import RunOptions
     from bcsc.runs.run import run as run_spec
-    from bcsc.runs.watch import SilentWatcher, watcher_for
+    from bcsc.runs.watch import watcher_for
     from bcsc.training.memory import keep_freed_memory
+    from bcsc.training.watcher import Watcher
 
     keep_freed_memory()
     try:
-        with watcher_for(spec.epochs) if is_first() else SilentWatcher() as watcher:
+        with watcher_for(spec.epochs) if is_first() else Watcher() as watcher:
             options = RunOptions(arguments.restart, arguments.checkpoint_every, arguments.tensorboard, watcher)
             summary = run_spec(spec, arguments.out, options).summary
         if summary["state"] == "diverged":

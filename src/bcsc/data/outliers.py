@@ -31,7 +31,7 @@ class Corruption:
 
 
 @dataclass(frozen=True)
-class Samples:
+class LabelledImages:
     """What there is to corrupt. ``confused_with`` maps classes to the one they are mistaken for (`asymmetric`)."""
 
     images: Tensor
@@ -81,7 +81,7 @@ def outliers_asked_for(text: str, seed: int = 0) -> Outliers | None:
     return None if text == "none" else Outliers.parse(text, seed)
 
 
-def corrupt(samples: Samples, outliers: Outliers) -> Corruption:
+def corrupt(samples: LabelledImages, outliers: Outliers) -> Corruption:
     """Corrupted copies of the samples; what is not corrupted at all is shared, not copied."""
     images, labels = samples.images, samples.labels
     if outliers.rate is None:
@@ -97,7 +97,7 @@ def corrupt(samples: Samples, outliers: Outliers) -> Corruption:
 Corrupted = tuple[Tensor, Tensor, Tensor]  # images, labels, indices
 
 
-def symmetric(samples: Samples, rate: float, generator: Generator) -> Corrupted:
+def symmetric(samples: LabelledImages, rate: float, generator: Generator) -> Corrupted:
     """Exactly ``round(rate * n)`` labels, each replaced by one of the other classes, all equally likely."""
     _need_two_classes(samples, "symmetric")
     chosen = _choose(torch.arange(len(samples.labels)), rate, generator)
@@ -105,27 +105,27 @@ def symmetric(samples: Samples, rate: float, generator: Generator) -> Corrupted:
     return _relabel(samples, chosen, (samples.labels[chosen] + steps) % samples.num_classes)
 
 
-def symmetric_inclusive(samples: Samples, rate: float, generator: Generator) -> Corrupted:
+def symmetric_inclusive(samples: LabelledImages, rate: float, generator: Generator) -> Corrupted:
     """Exactly ``round(rate * n)`` labels drawn anew from all classes, so that some of them stay what they were."""
     chosen = _choose(torch.arange(len(samples.labels)), rate, generator)
     return _relabel(samples, chosen, torch.randint(samples.num_classes, chosen.shape, generator=generator))
 
 
-def pairflip(samples: Samples, rate: float, generator: Generator) -> Corrupted:
+def pairflip(samples: LabelledImages, rate: float, generator: Generator) -> Corrupted:
     """Exactly ``round(rate * n)`` labels, each replaced by the next class, the last by the first."""
     _need_two_classes(samples, "pairflip")
     following = {label: (label + 1) % samples.num_classes for label in range(samples.num_classes)}
     return _confuse(samples, following, rate, generator)
 
 
-def asymmetric(samples: Samples, rate: float, generator: Generator) -> Corrupted:
+def asymmetric(samples: LabelledImages, rate: float, generator: Generator) -> Corrupted:
     """Of the samples whose class is easily mistaken for another, exactly the ``rate``-th part gets that label."""
     if not samples.confused_with:
         raise InvalidArgumentError("asymmetric outliers are not defined for this data set. Take symmetric or pairflip.")
     return _confuse(samples, samples.confused_with, rate, generator)
 
 
-def image_noise(samples: Samples, rate: float, generator: Generator) -> Corrupted:
+def image_noise(samples: LabelledImages, rate: float, generator: Generator) -> Corrupted:
     """Exactly ``round(rate * n)`` images turned to noise that has each channel's own mean and spread.
 
     The noise is the channel's pixels in random order. Gaussian noise would have to be clipped to 0..255, which on
@@ -140,7 +140,7 @@ def image_noise(samples: Samples, rate: float, generator: Generator) -> Corrupte
     return images, samples.labels, chosen
 
 
-def image_swap(samples: Samples, rate: float, generator: Generator) -> Corrupted:
+def image_swap(samples: LabelledImages, rate: float, generator: Generator) -> Corrupted:
     """Exactly ``round(rate * n)`` images replaced by a training image of another class, all equally likely."""
     if len(samples.labels) and samples.labels.min() == samples.labels.max():
         raise InvalidArgumentError("image-swap needs images of at least 2 classes.")
@@ -156,7 +156,7 @@ def image_swap(samples: Samples, rate: float, generator: Generator) -> Corrupted
     return images, samples.labels, chosen
 
 
-KINDS: Mapping[str, Callable[[Samples, float, Generator], Corrupted]] = {
+KINDS: Mapping[str, Callable[[LabelledImages, float, Generator], Corrupted]] = {
     "symmetric": symmetric,
     "symmetric-inclusive": symmetric_inclusive,
     "pairflip": pairflip,
@@ -172,7 +172,7 @@ def _choose(eligible: Tensor, rate: float, generator: Generator) -> Tensor:
     return eligible[torch.randperm(len(eligible), generator=generator)[:count]].sort().values
 
 
-def _confuse(samples: Samples, following: Mapping[int, int], rate: float, generator: Generator) -> Corrupted:
+def _confuse(samples: LabelledImages, following: Mapping[int, int], rate: float, generator: Generator) -> Corrupted:
     """Replace labels by what follows them; every old label is read before any is written."""
     successor = torch.tensor([following.get(label, label) for label in range(samples.num_classes)])
     eligible = (successor[samples.labels] != samples.labels).nonzero().flatten()
@@ -180,12 +180,12 @@ def _confuse(samples: Samples, following: Mapping[int, int], rate: float, genera
     return _relabel(samples, chosen, successor[samples.labels[chosen]])
 
 
-def _relabel(samples: Samples, chosen: Tensor, new: Tensor) -> Corrupted:
+def _relabel(samples: LabelledImages, chosen: Tensor, new: Tensor) -> Corrupted:
     labels = samples.labels.clone()
     labels[chosen] = new
     return samples.images, labels, chosen[new != samples.labels[chosen]]
 
 
-def _need_two_classes(samples: Samples, kind: str) -> None:
+def _need_two_classes(samples: LabelledImages, kind: str) -> None:
     if samples.num_classes < 2:
         raise InvalidArgumentError(f"{kind} outliers need at least 2 classes, got {samples.num_classes}.")

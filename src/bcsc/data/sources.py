@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bcsc.data.decoders.arrays import Arrays
 from bcsc.data.fetching import fetch, missing_message
-from bcsc.data.outliers import Corruption, Outliers, Samples, corrupt
+from bcsc.data.outliers import Corruption, LabelledImages, Outliers, corrupt
 from bcsc.data.registry import SOURCES, Source, find_source
 from bcsc.errors import DataError, InvalidArgumentError
 from bcsc.files import user_cache
@@ -44,7 +44,7 @@ class DataSet:
         if self.corruption is not None:
             raise InvalidArgumentError("This data set has outliers already. Make others from the clean one.")
         confused_with = self.source.confused_with
-        samples = Samples(self.train_images, self.train_labels, self.source.num_classes, confused_with)
+        samples = LabelledImages(self.train_images, self.train_labels, self.source.num_classes, confused_with)
         corruption = corrupt(samples, outliers)
         return replace(self, train_images=corruption.images, train_labels=corruption.labels, corruption=corruption)
 

@@ -4,7 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 
 from bcsc.data.outliers import Corruption
 from bcsc.distributed.agreement import check_agreement
+from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.process_group import process_group
 from bcsc.errors import Diverged, Interrupted, InvalidArgumentError, StateMismatchError
 from bcsc.runs.batches import length_of
@@ -23,28 +24,40 @@ from bcsc.runs.folder import ORIGIN, OUTLIERS, SUMMARY, RunFolder
 from bcsc.runs.origin import describe_origin, now
 from bcsc.runs.spec import RunSpec, check_settings, spec_to_toml
 from bcsc.runs.tensorboard import EventLog
-from bcsc.runs.watch import SilentWatcher
+from bcsc.runs.watch import terminal_watcher
 from bcsc.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, set_damaged_aside
 from bcsc.training.history import EpochRow, accuracy_summary
 from bcsc.training.trainer import LossFunction, Trainer
+from bcsc.training.watcher import Watcher
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is carried out; nothing here changes what it computes."""
+    """How a run is carried out; nothing here changes what it computes.
+
+    Attributes:
+        restart: begin anew; what is in the folder is kept aside.
+        checkpoint_every: save after so many inner steps too, not only after every epoch.
+        tensorboard: write TensorBoard events.
+        watcher: who is told how it goes; by default bars where there is a terminal, and nobody elsewhere.
+    """
 
     restart: bool = False
     checkpoint_every: int | None = None
     tensorboard: bool = False
-    watcher: SilentWatcher = field(default_factory=SilentWatcher)
+    watcher: Watcher | None = None
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came out: a row per epoch and the summary, as in the run folder."""
+    """What came out: a row per epoch and the summary, as in the run folder, and the trained network.
 
-    rows: list[EpochRow]
+    ``model`` is missing only where ``run`` was called for a folder that had come to its end before.
+    """
+
+    history: list[EpochRow]
     summary: dict[str, Any]
+    model: nn.Module | None = None
 
 
 def run(spec: RunSpec, out: Path | str, options: RunOptions | None = None) -> Result:
@@ -53,13 +66,13 @@ def run(spec: RunSpec, out: Path | str, options: RunOptions | None = None) -> Re
         raise InvalidArgumentError(f"run takes a RunSpec, got {type(spec).__name__}. Build one: RunSpec(data=...).")
     options = options or RunOptions()
     folder = RunFolder(out)
-    with process_group() as ranks, torch_settings(spec):
+    with process_group() as ranks, torch_settings(spec), watching(options, spec.epochs, ranks) as watcher:
         finished = None if options.restart else ranks.from_first(lambda: finished_result(folder, spec))
         if finished is not None:
-            options.watcher.say(f"{folder.path} is {finished.summary['state']} already; nothing to do.")
+            watcher.say(f"{folder.path} is {finished.summary['state']} already; nothing to do.")
             return finished
         trainer, dataset = build_run(spec, options.checkpoint_every, ranks)
-        return Recorder(folder, spec, trainer, dataset.corruption, options).run()
+        return Recorder(folder, spec, trainer, options, watcher=watcher, corruption=dataset.corruption).run()
 
 
 def train(
@@ -85,7 +98,7 @@ def train(
     if not isinstance(model, nn.Module):
         raise InvalidArgumentError(f"The model must be a torch.nn.Module, got {type(model).__name__}.")
     spec = RunSpec(**describe_own(model, train_set, loss_fn), **settings)
-    with process_group() as ranks, torch_settings(spec):
+    with process_group() as ranks, torch_settings(spec), watching(options, spec.epochs, ranks) as watcher:
         trainer = build_own_run(
             spec,
             model,
@@ -94,7 +107,7 @@ def train(
             checkpoint_every=options.checkpoint_every,
             ranks=ranks,
         )
-        return Recorder(RunFolder(out), spec, trainer, None, options).run()
+        return Recorder(RunFolder(out), spec, trainer, options, watcher=watcher).run()
 
 
 def describe_own(model: nn.Module, train_set: Dataset[Any], loss_fn: LossFunction) -> dict[str, Any]:
@@ -123,10 +136,17 @@ class Recorder:
     """
 
     def __init__(
-        self, folder: RunFolder, spec: RunSpec, trainer: Trainer, corruption: Corruption | None, options: RunOptions
+        self,
+        folder: RunFolder,
+        spec: RunSpec,
+        trainer: Trainer,
+        options: RunOptions,
+        *,
+        watcher: Watcher,
+        corruption: Corruption | None = None,
     ) -> None:
         self.folder, self.spec, self.trainer, self.options = folder, spec, trainer, options
-        self.corruption = corruption
+        self.watcher, self.corruption = watcher, corruption
         self.ranks = trainer.ranks
         self.events = EventLog(folder.path) if options.tensorboard and trainer.ranks.rank == 0 else None
 
@@ -139,18 +159,18 @@ class Recorder:
             state = self.ranks.from_first(self._read_checkpoint)
             if finished is not None:
                 self._restore(state or {})
-                return finished
+                return replace(finished, model=self.trainer.model)
             self._begin_or_continue(state)
             try:
                 with stop_asked_by_signal() as stop_asked:
-                    self.trainer.run(self._save, stop_asked, self.options.watcher)
+                    self.trainer.run(self._save, stop_asked, self.watcher)
             except Interrupted as interruption:
                 self._end("interrupted", str(interruption))
                 raise
             except Diverged as divergence:
                 self._end("diverged", str(divergence))
                 raise
-            return Result(self.trainer.rows, self._end("finished"))
+            return Result(self.trainer.rows, self._end("finished"), self.trainer.model)
 
     def _check_agreement(self, when: str) -> None:
         optimizer, trainer = self.trainer.optimizer, self.trainer
@@ -159,13 +179,13 @@ class Recorder:
 
     def _take_folder(self, stack: ExitStack) -> None:
         if self.options.restart and (aside := self.folder.set_aside()):
-            self.options.watcher.say(f"The old folder is kept as {aside}.")
+            self.watcher.say(f"The old folder is kept as {aside}.")
         stack.enter_context(self.folder.locked())
 
     def _read_checkpoint(self) -> dict[str, Any] | None:
         state, complaint = load_checkpoint(self.folder.path)
         if complaint:
-            self.options.watcher.say(complaint)
+            self.watcher.say(complaint)
             set_damaged_aside(self.folder.path)
         return state
 
@@ -188,7 +208,7 @@ class Recorder:
         self.folder.write_json(ORIGIN, {**origin, "started": before["started"], "resumed": before["resumed"] + 1})
         self.folder.write_rows(self.trainer.rows)
         self._write_summary("running")
-        self.options.watcher.say(f"Continuing {self.folder.path} in epoch {self.trainer.epoch + 1}.")
+        self.watcher.say(f"Continuing {self.folder.path} in epoch {self.trainer.epoch + 1}.")
 
     def _restore(self, state: dict[str, Any]) -> None:
         try:
@@ -254,6 +274,16 @@ def outlier_counts(corruption: Corruption) -> dict[str, Any]:
         "realised": corruption.realised,
         "count": len(corruption.indices),
     }
+
+
+@contextmanager
+def watching(options: RunOptions, epochs: int, ranks: Ranks) -> Iterator[Watcher]:
+    """The watcher that was asked for, which its owner opens and closes; else bars where a person can see them."""
+    if options.watcher is not None:
+        yield options.watcher
+        return
+    with terminal_watcher(epochs) if ranks.rank == 0 else Watcher() as watcher:
+        yield watcher
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Self
 from torch import Tensor
 
 from bcsc.training.history import EpochRow
+from bcsc.training.watcher import Watcher
 
 SECONDS_BETWEEN_UPDATES = 0.1
 SHORT_RUN_SECONDS = 60
@@ -24,32 +25,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 1440} days {minutes % 1440 // 60} h"
 
 
-class SilentWatcher:
-    """Says nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to put away."""
-
-    def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:
-        """Nothing to say."""
-
-    def after_step(self, loss: Tensor) -> None:
-        """Nothing to say."""
-
-    def end_epoch(self, row: EpochRow) -> None:
-        """Nothing to say."""
-
-    def estimate(self, seconds: float) -> None:
-        """Nothing to say."""
-
-    def say(self, text: str) -> None:
-        """Nothing to say."""
-
-
-class PlainWatcher(SilentWatcher):
+class PlainWatcher(Watcher):
     """One line per epoch, for pipes and logs."""
 
     def __init__(self, epochs: int) -> None:
@@ -128,11 +104,16 @@ class LiveWatcher(PlainWatcher):
         self._progress.console.print(text, highlight=False, markup=False)
 
 
-def watcher_for(epochs: int) -> SilentWatcher:
-    """Bars at a terminal where rich is installed, else plain lines."""
-    if sys.stdout is not None and sys.stdout.isatty():
-        try:
-            return LiveWatcher(epochs)
-        except ImportError:
-            return PlainWatcher(epochs)
-    return PlainWatcher(epochs)
+def terminal_watcher(epochs: int) -> Watcher:
+    """Bars at a terminal, or plain lines where rich is not installed; nothing elsewhere."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return Watcher()
+    try:
+        return LiveWatcher(epochs)
+    except ImportError:
+        return PlainWatcher(epochs)
+
+
+def watcher_for(epochs: int) -> Watcher:
+    """As at a terminal, and plain lines for pipes and logs."""
+    return terminal_watcher(epochs) if sys.stdout is not None and sys.stdout.isatty() else PlainWatcher(epochs)

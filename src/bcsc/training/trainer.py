@@ -16,6 +16,7 @@ from bcsc.errors import Diverged, Interrupted
 from bcsc.seeding import stream_key
 from bcsc.training.history import EpochRow, mean_and_deviation, rows_to_plain
 from bcsc.training.rank_state import average_buffers, rank_states, restore_rank_state
+from bcsc.training.watcher import Watcher
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -62,15 +63,6 @@ class Data(Protocol):
 
     def training_batches(self, epoch: int, start: int) -> Iterator[Batch]: ...
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]: ...
-
-
-class Watcher(Protocol):
-    """Who is told how the run goes."""
-
-    def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None: ...
-    def after_step(self, loss: Tensor) -> None: ...
-    def end_epoch(self, row: EpochRow) -> None: ...
-    def estimate(self, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

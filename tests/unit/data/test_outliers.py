@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.data.outliers import KINDS, Outliers, Samples, corrupt
+from bcsc.data.outliers import KINDS, LabelledImages, Outliers, corrupt
 from bcsc.data.sources import SOURCES, load
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
@@ -19,7 +19,7 @@ IMAGE_KINDS = ["image-noise", "image-swap"]
 def samples(count=2000, num_classes=10, confused_with=CONFUSED):
     generator = stream(0, "test")
     images = torch.randint(256, (count, 2, 4, 4), generator=generator, dtype=torch.uint8)
-    return Samples(images, torch.randint(num_classes, (count,), generator=generator), num_classes, confused_with)
+    return LabelledImages(images, torch.randint(num_classes, (count,), generator=generator), num_classes, confused_with)
 
 
 CLEAN = samples()
@@ -38,7 +38,7 @@ def test_indices_are_exactly_the_samples_that_differ(kind, rate):
 @pytest.mark.parametrize("kind", ["symmetric", "pairflip", *IMAGE_KINDS])
 @given(rate=st.floats(0, 1))
 def test_realised_count_is_the_requested_rate_rounded(kind, rate):
-    few = Samples(CLEAN.images[:137], CLEAN.labels[:137], 10, CONFUSED)
+    few = LabelledImages(CLEAN.images[:137], CLEAN.labels[:137], 10, CONFUSED)
     assert abs(len(corrupt(few, Outliers(kind, rate)).indices) - rate * 137) <= 0.5
 
 
@@ -108,7 +108,7 @@ def test_asymmetric_flips_exactly_its_share_of_the_confused_classes_and_no_other
 
 
 def test_asymmetric_does_not_compound():
-    cats_and_dogs = Samples(CLEAN.images[:100], torch.tensor([3, 5] * 50), 10, CONFUSED)
+    cats_and_dogs = LabelledImages(CLEAN.images[:100], torch.tensor([3, 5] * 50), 10, CONFUSED)
     result = corrupt(cats_and_dogs, Outliers("asymmetric", 1))
     assert result.labels.tolist() == [5, 3] * 50
 
@@ -142,7 +142,7 @@ def test_image_noise_keeps_the_mean_and_spread_of_each_channel():
 
 def test_image_noise_has_no_trace_of_the_image():
     gradient = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).expand(500, 2, 16, 16)
-    result = corrupt(Samples(gradient, torch.zeros(500, dtype=torch.int64), 10, {}), Outliers("image-noise", 1))
+    result = corrupt(LabelledImages(gradient, torch.zeros(500, dtype=torch.int64), 10, {}), Outliers("image-noise", 1))
     pixels = result.images.flatten(2).double()
     between_places = torch.corrcoef(torch.stack([pixels.mean((0, 1)), gradient[0, 0].flatten().double()]))[0, 1]
     between_channels = torch.corrcoef(torch.stack([pixels[:, 0].flatten(), pixels[:, 1].flatten()]))[0, 1]
@@ -162,7 +162,7 @@ def test_image_swap_takes_all_images_of_other_classes_equally_often():
     images = torch.zeros(count, 1, 1, 1, dtype=torch.uint8)
     labels = torch.tensor([0] * (count - 8) + [1] * 4 + [2] * 4)
     images[-8:] = torch.arange(1, 9, dtype=torch.uint8).view(8, 1, 1, 1)
-    result = corrupt(Samples(images, labels, 3, {}), Outliers("image-swap", 1))
+    result = corrupt(LabelledImages(images, labels, 3, {}), Outliers("image-swap", 1))
     assert chi_square_is_plausible(result.images[:-8].flatten().bincount(minlength=9)[1:])
 
 
@@ -226,7 +226,7 @@ def test_human_labels_need_a_file_and_a_column(text):
 
 @pytest.mark.parametrize("kind", ["symmetric", "pairflip", "image-swap"])
 def test_one_class_has_no_other_class(kind):
-    alike = Samples(CLEAN.images[:5], torch.zeros(5, dtype=torch.int64), 1, {})
+    alike = LabelledImages(CLEAN.images[:5], torch.zeros(5, dtype=torch.int64), 1, {})
     with pytest.raises(InvalidArgumentError, match="at least 2 classes"):
         corrupt(alike, Outliers(kind, 0.5))
 

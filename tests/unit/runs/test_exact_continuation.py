@@ -51,7 +51,7 @@ def assert_all_readable(folder: Path) -> None:
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unbroken") / "run"
     result = tiny_run.train(folder)
-    assert len(result.rows) == 4
+    assert len(result.history) == 4
     assert result.summary["state"] == "finished"
     return folder
 

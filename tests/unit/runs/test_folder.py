@@ -36,7 +36,7 @@ def test_a_finished_folder_tells_all(tmp_path: Path) -> None:
     origin = json.loads((tmp_path / "run" / "origin.json").read_text())
     assert origin["torch"] == torch.__version__
     assert origin["started"] <= origin["ended"]
-    assert bcsc.run(SPEC, tmp_path / "run").rows == result.rows
+    assert bcsc.run(SPEC, tmp_path / "run").history == result.history
 
 
 def test_the_same_spec_gives_the_same_run_and_leaves_the_global_state_alone(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_same_spec_gives_the_same_run_and_leaves_the_global_state_alone(tmp_
     assert torch.get_num_threads() == before[1]
     torch.manual_seed(6)
     two = bcsc.run(SPEC, tmp_path / "two")
-    assert [row.train_loss for row in one.rows] == [row.train_loss for row in two.rows]
+    assert [row.train_loss for row in one.history] == [row.train_loss for row in two.history]
 
 
 def test_another_configuration_is_refused_with_the_differences(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_restart_begins_anew_and_keeps_the_old_folder_aside(tmp_path: Path) -> N
     other = bcsc.RunSpec(data="digits", subset=200, epochs=1, threads=1)
     for number in (1, 2):
         result = bcsc.run(other, tmp_path / "run", bcsc.RunOptions(restart=True))
-        assert len(result.rows) == 1
+        assert len(result.history) == 1
         assert (tmp_path / f"run.{number}" / "summary.json").exists()
     assert json.loads((tmp_path / "run.1" / "summary.json").read_text())["epochs"] == 2
 
@@ -169,7 +169,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_older_one_and_the_run_ends_the_sa
     assert_same_run(broken, tmp_path / "whole")
 
 
-class _Listener(bcsc.RunOptions().watcher.__class__):
+class _Listener(bcsc.Watcher):
     def __init__(self, said: list[str]) -> None:
         self.said = said
 
@@ -193,6 +193,40 @@ def test_any_network_and_any_data_set_train(tmp_path: Path) -> None:
     data = TensorDataset(inputs, (inputs[:, 0] > 0).long())
     result = bcsc.train(nn.Linear(4, 2), data, data, out=tmp_path, blocks=2, epochs=3, batch_size=32)
     assert result.summary["test_accuracy"]["final"] > 95
+
+
+def test_the_result_gives_the_history_and_the_trained_network_of_a_finished_run_too(tmp_path: Path) -> None:
+    trained = tiny_run.network()
+    first = tiny_run.train(tmp_path, trained, epochs=1)
+    again = tiny_run.train(tmp_path, tiny_run.network(), epochs=1)
+    assert first.model is trained
+    assert again.history == first.history
+    for ours, theirs in zip(again.model.parameters(), trained.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_progress_is_shown_where_there_is_a_terminal_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny_run.train(tmp_path / "piped", epochs=1)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    tiny_run.train(tmp_path / "seen", epochs=1)
+    assert "epoch 1/1" in capsys.readouterr().out
+
+
+def test_a_watcher_hears_every_step_and_every_epoch(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    class Counting(bcsc.Watcher):
+        def after_step(self, loss: torch.Tensor) -> None:
+            heard.append("step")
+
+        def end_epoch(self, row: bcsc.EpochRow) -> None:
+            heard.append(f"epoch {row.epoch}")
+
+    tiny_run.train(tmp_path, epochs=2, watcher=Counting())
+    assert heard == ["step"] * 28 + ["epoch 1"] + ["step"] * 28 + ["epoch 2"]
 
 
 class Hoarder(nn.Module):
@@ -224,7 +258,7 @@ def test_that_batches_overwrite_each_other_changes_nothing(tmp_path: Path, monke
 
     monkeypatch.setattr("bcsc.runs.build.FeederData", build)
     apart = bcsc.run(SPEC, tmp_path / "apart")
-    assert [row.test_loss for row in apart.rows] == [row.test_loss for row in overwriting.rows]
+    assert [row.test_loss for row in apart.history] == [row.test_loss for row in overwriting.history]
 
 
 def test_what_has_no_meaning_for_own_data_is_refused(tmp_path: Path) -> None:
@@ -262,5 +296,5 @@ def test_other_ways_to_train(tmp_path: Path, change: dict) -> None:
     from dataclasses import replace
 
     result = bcsc.run(replace(SPEC, epochs=1, **change), tmp_path)
-    assert math.isfinite(result.rows[0].train_loss)
+    assert math.isfinite(result.history[0].train_loss)
     assert not torch.are_deterministic_algorithms_enabled()

@@ -35,5 +35,5 @@ def sets() -> tuple[Feeder, Feeder]:
 
 
 def train(out: Path, model: nn.Module | None = None, **changes) -> bcsc.Result:
-    options = bcsc.RunOptions(checkpoint_every=changes.pop("checkpoint_every", 3))
+    options = bcsc.RunOptions(checkpoint_every=changes.pop("checkpoint_every", 3), watcher=changes.pop("watcher", None))
     return bcsc.train(model or network(), *sets(), out=out, options=options, **{**SETTINGS, **changes})

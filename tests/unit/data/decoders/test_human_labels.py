@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.data.outliers import Outliers, Samples, corrupt
+from bcsc.data.outliers import LabelledImages, Outliers, corrupt
 from bcsc.errors import BcscError, DataError, InvalidArgumentError
 
 CLEAN = np.arange(50) % 10
 WORSE = np.where(np.arange(50) % 5 == 0, (CLEAN + 3) % 10, CLEAN)
-SAMPLES = Samples(torch.zeros(50, 1, 2, 2, dtype=torch.uint8), torch.from_numpy(CLEAN), 10, {})
+SAMPLES = LabelledImages(torch.zeros(50, 1, 2, 2, dtype=torch.uint8), torch.from_numpy(CLEAN), 10, {})
 
 
 def human(path, column="worse_label"):
