@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bcsc.experiments.study import Study
 from bcsc.reports.claims import Verdict
 from bcsc.reports.curves import ARM_COLOURS, AXES, QUANTITIES, Curve, curves_of
-from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, Table, table_of
+from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, table_of
 from bcsc.runs.spec import spec_to_toml
 from bcsc.runs.store import DamagedRun
 from bcsc.version import __version__
@@ -86,28 +86,10 @@ def _section(study: Study) -> dict[str, Any]:
         "source": study.source,
         "caveat": study.caveat,
         "compared_by": study.compared_by,
-        "table": _table(table_of(study)),
+        "table": table_of(study),
         "arms": _arms(study),
         "charts": _charts(study),
     }
-
-
-def _table(table: Table) -> dict[str, Any]:
-    """The table and the CSS classes of its columns."""
-    starts, position = set(), 0
-    for title, width in table.groups:
-        starts |= {position} if title else set()
-        position += width
-    kinds = [
-        " ".join(
-            [
-                *(["word"] if column < table.num_labels else ["ours"] if name == "ours" else []),
-                *(["starts"] if column in starts else []),
-            ]
-        )
-        for column, name in enumerate(table.columns)
-    ]
-    return {"groups": table.groups, "columns": table.columns, "rows": table.rows, "kinds": kinds}
 
 
 def _arms(study: Study) -> list[str]:

@@ -2,9 +2,12 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from statistics import fmean, stdev
+from typing import Literal
 
 from bcsc.choices import Period
 from bcsc.experiments.catalog import PERIODS, Cell
@@ -15,6 +18,12 @@ COST_OF_AN_EPOCH = (
 )
 WHAT_IS_SPREAD = "In tables, ± is the standard deviation over the seeds."
 NOTHING = "-"
+LATEX = {
+    **{letter: rf"\{letter}" for letter in "%_&#${}"},
+    **{letter: f"${letter}$" for letter in "<>|"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "\n": " "},
+}
+Kind = Literal["word", "count", "ours", "paper", "diff"]
 CSV_COLUMNS = (
     *("experiment", "model", "condition", "arm", "period"),
     *("mean", "spread", "seeds", "paper", "difference", "values", "caveat"),
@@ -53,15 +62,36 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Column:
+    """A column of text, and what kind of thing it holds; ``group`` is the heading over it and its neighbours."""
+
+    head: str
+    kind: Kind
+    cells: tuple[str, ...]
+    group: str = ""
+
+
+@dataclass(frozen=True)
 class Table:
-    """Text in rows and columns; ``groups`` are the headings over the columns, each with its width."""
+    """Text in columns, with what must be known to read it."""
 
     title: str
     notes: tuple[str, ...]
-    groups: tuple[tuple[str, int], ...]
-    columns: tuple[str, ...]
-    num_labels: int  # columns of words on the left
-    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        return list(zip(*(column.cells for column in self.columns), strict=True))
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """The headings over the columns, each with the number of columns below it."""
+        grouped = groupby(self.columns, key=lambda column: column.group)
+        return [(group, len(list(columns))) for group, columns in grouped]
+
+    def without(self, kind: Kind) -> "Table":
+        """The table without the columns of a kind."""
+        return replace(self, columns=tuple(column for column in self.columns if column.kind != kind))
 
 
 def entries_of(study: Study) -> list[Entry]:
@@ -74,29 +104,38 @@ def entries_of(study: Study) -> list[Entry]:
 
 
 def table_of(study: Study) -> Table:
-    """One row per network, condition and arm; for every period ours and, where it gives one, the paper's."""
+    """One row per network, condition and arm; for every period ours and, where it gives one, the paper's.
+
+    A network or condition that is the same in all rows stands in the title instead.
+    """
+    words = {
+        "Network": tuple(cell.network for cell in study.runs),
+        "Condition": tuple(cell.condition for cell in study.runs),
+    }
+    varying = [Column(head, "word", cells) for head, cells in words.items() if len(set(cells)) > 1]
+    common = [cells[0] for cells in words.values() if len(set(cells)) == 1 and cells[0]]
     entries = {(entry.cell, entry.period): entry for entry in entries_of(study)}
     compared = {period for _, period in study.paper}
-    has_conditions = any(cell.condition for cell in study.runs)
-    labels = ("Network", "Condition", "Method") if has_conditions else ("Network", "Method")
-    columns: list[str] = [*labels, "Seeds"]
-    for period in PERIODS:
-        columns += ["ours", "paper", "diff"] if period in compared else ["ours"]
-    rows = []
-    for cell in study.runs:
-        row = [cell.network, cell.condition, cell.arm] if has_conditions else [cell.network, cell.arm]
-        row.append(_seeds(study, cell))
-        for period in PERIODS:
-            row += _numbers(entries[cell, period], with_paper=period in compared)
-        rows.append(tuple(row))
+    numbers = [
+        column
+        for period, group in PERIODS.items()
+        for column in _columns([entries[cell, period] for cell in study.runs], group, with_paper=period in compared)
+    ]
     return Table(
-        title=f"{study.title}: test accuracy (%)",
-        notes=tuple(note for note in (study.caveat, COST_OF_AN_EPOCH, WHAT_IS_SPREAD) if note),
-        groups=(("", len(labels) + 1), *((title, 3 if period in compared else 1) for period, title in PERIODS.items())),
-        columns=tuple(columns),
-        num_labels=len(labels),
-        rows=tuple(rows),
+        title=", ".join([f"{study.title}: test accuracy (%)", *common]),
+        notes=tuple(sentence(note) for note in (study.caveat, COST_OF_AN_EPOCH, WHAT_IS_SPREAD) if note),
+        columns=(
+            *varying,
+            Column("Method", "word", tuple(cell.arm for cell in study.runs)),
+            Column("Seeds", "count", tuple(_seeds(study, cell) for cell in study.runs)),
+            *numbers,
+        ),
     )
+
+
+def sentence(text: str) -> str:
+    """The text with a capital at its start and one full stop at its end."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _seeds(study: Study, cell: Cell) -> str:
@@ -105,57 +144,71 @@ def _seeds(study: Study, cell: Cell) -> str:
     return f"{finished}, {diverged} diverged" if diverged else finished
 
 
-def _numbers(entry: Entry, *, with_paper: bool) -> list[str]:
+def _columns(entries: Sequence[Entry], group: str, *, with_paper: bool) -> list[Column]:
+    ours = Column("ours", "ours", tuple(entry.ours for entry in entries), group)
     if not with_paper:
-        return [entry.ours]
-    paper = NOTHING if entry.paper is None else f"{entry.paper:.2f}"
-    return [entry.ours, paper, NOTHING if entry.difference is None else f"{entry.difference:+.2f}"]
+        return [ours]
+    paper = tuple(NOTHING if entry.paper is None else f"{entry.paper:.2f}" for entry in entries)
+    difference = tuple(NOTHING if entry.difference is None else f"{entry.difference:+.2f}" for entry in entries)
+    return [ours, Column("paper", "paper", paper, group), Column("diff", "diff", difference, group)]
 
 
 def to_markdown(table: Table) -> str:
     """A table as GitHub renders it, with the period in every heading."""
-    groups = [title for title, width in table.groups for _ in range(width)]
-    heads = [f"{group}: {column}" if group else column for group, column in zip(groups, table.columns, strict=True)]
-    marks = ["---" if index < table.num_labels else "---:" for index in range(len(heads))]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, marks, *table.rows)]
-    notes = "".join(f"\n*{note}*\n" for note in table.notes)
-    return f"## {table.title}\n{notes}\n" + "\n".join(lines) + "\n"
+    heads = [f"{column.group}: {column.head}" if column.group else column.head for column in table.columns]
+    marks = ["---" if column.kind == "word" else "---:" for column in table.columns]
+    rows = [[_as_markdown(cell) for cell in row] for row in table.rows]
+    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, marks, *rows)]
+    notes = "".join(f"\n*{_as_markdown(note)}*\n" for note in table.notes)
+    return f"## {_as_markdown(table.title)}\n{notes}\n" + "\n".join(lines) + "\n"
+
+
+def _as_markdown(text: str) -> str:
+    return re.sub(r"([\\`*_|<\[\]])", r"\\\1", " ".join(text.split()))
 
 
 def to_latex(table: Table) -> str:
-    """A table for booktabs."""
-    alignment = "l" * table.num_labels + "r" * (len(table.columns) - table.num_labels)
+    """A table for booktabs, no wider than the page; the differences are left to the reader, for want of room."""
+    table = table.without("diff")
     headings, rules, start = [], [], 1
     for title, width in table.groups:
-        headings.append(rf"\multicolumn{{{width}}}{{c}}{{{_escaped(title)}}}")
+        headings.append(rf"\multicolumn{{{width}}}{{c}}{{{_as_latex(title)}}}")
         rules += [rf"\cmidrule(lr){{{start}-{start + width - 1}}}"] if title else []
         start += width
     lines = [
         r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{_escaped('. '.join((table.title, *table.notes)))}}}",
-        rf"\begin{{tabular}}{{{alignment}}}",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+        rf"\caption{{{_as_latex(' '.join((sentence(table.title), *table.notes)))}}}\medskip",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{''.join('l' if column.kind == 'word' else 'r' for column in table.columns)}}}",
         r"\toprule",
         " & ".join(headings) + r" \\",
         "".join(rules),
-        _latex_row(table.columns),
+        _latex_row([column.head for column in table.columns]),
         r"\midrule",
-        *map(_latex_row, table.rows),
+        _latex_body(table),
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}}",
         r"\end{table}",
     ]
-    return "% needs \\usepackage{booktabs}\n" + "\n".join(lines) + "\n"
+    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(lines) + "\n"
+
+
+def _latex_body(table: Table) -> str:
+    """The rows, with a little space where another network or condition begins."""
+    num_places = sum(column.kind == "word" for column in table.columns) - 1
+    groups = groupby(table.rows, key=lambda row: row[:num_places])
+    return "\n\\addlinespace\n".join("\n".join(map(_latex_row, rows)) for _, rows in groups)
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(_escaped, cells)) + r" \\"
+    return " & ".join(map(_as_latex, cells)) + r" \\"
 
 
-def _escaped(text: str) -> str:
-    for plain, latex in {"%": r"\%", "_": r"\_", "&": r"\&", "±": r"$\pm$"}.items():
-        text = text.replace(plain, latex)
-    return text
+def _as_latex(text: str) -> str:
+    """The text with all that LaTeX takes for a command escaped, and a question mark for letters its fonts lack."""
+    known = (LATEX.get(letter) or (letter if " " <= letter <= "~" or "À" <= letter <= "ÿ" else "?") for letter in text)
+    return "".join(known)
 
 
 def to_csv(study: Study) -> str:
