@@ -78,7 +78,11 @@ def check_same_setup(what: str, *, saved: Mapping[str, Any], current: Mapping[st
         raise StateMismatchError(
             f"This is not the state of a {what}: it lacks {', '.join(missing)}. Load what {what}.state_dict() returned."
         )
-    changed = [f"{key} was {saved[key]!r}, is {value!r}" for key, value in current.items() if saved[key] != value]
+    changed = [
+        f"{key} was {saved[key]!r}, is {value!r}"
+        for key, value in current.items()
+        if type(saved[key]) is not type(value) or saved[key] != value
+    ]
     if changed:
         raise StateMismatchError(
             f"The saved {what} was built otherwise: {'; '.join(changed)}. Build it as it was, or start a new run."

@@ -59,8 +59,6 @@ def key_and_value(text: str) -> tuple[str, Any]:
 def run(arguments: argparse.Namespace) -> int:
     """Train, and say how it went."""
     spec = RunSpec(**settings(arguments))
-    if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
-        raise InvalidArgumentError(f"--checkpoint-every must be at least 1, got {arguments.checkpoint_every}.")
     if spec.precision == "bf16" and spec.device.startswith("cpu"):
         from bcsc.training.precision import make_bfloat16_work
 

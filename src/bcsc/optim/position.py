@@ -1,6 +1,8 @@
 """Where a run stands: the epoch and the inner step inside it."""
 
-from bcsc.errors import check_at_least
+from bcsc.errors import InvalidArgumentError, check_at_least
+
+LARGEST = 2**63 - 1
 
 
 class Position:
@@ -29,7 +31,10 @@ class Position:
 
     def restore(self, epoch: int, step: int) -> None:
         """Go to inner step ``step`` of ``epoch``."""
-        self.epoch, self.step = check_at_least("epoch", epoch, 0), check_at_least("step", step, 0)
+        for name, value in (("epoch", epoch), ("step", step)):
+            if check_at_least(name, value, 0) > LARGEST:
+                raise InvalidArgumentError(f"{name} must be a whole number of at most {LARGEST}.")
+        self.epoch, self.step = int(epoch), int(step)
         self._restored = True
 
     def advance(self, steps_per_epoch: int | None = None) -> None:

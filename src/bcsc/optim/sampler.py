@@ -1,6 +1,6 @@
 """Which samples each inner step sees: a pure function of the seed, the epoch and the step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from bcsc.choices import SAMPLES, Samples
-from bcsc.errors import InvalidArgumentError, check_at_least, check_choice, check_same_setup
+from bcsc.errors import InvalidArgumentError, StateMismatchError, check_at_least, check_choice, check_same_setup
 from bcsc.optim.position import Position
 from bcsc.seeding import stream, stream_key
 
@@ -145,6 +145,11 @@ class BlockCyclicSampler(Sampler[list[int]]):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken; a sampler built otherwise is refused."""
-        check_same_setup("sampler", saved=state_dict, current=self._setup(), others=("epoch", "step"))
-        self._start.restore(state_dict["epoch"], state_dict["step"])
+        saved = state_dict if isinstance(state_dict, Mapping) else {}
+        check_same_setup("sampler", saved=saved, current=self._setup(), others=("epoch", "step"))
+        if check_at_least("step", saved["step"], 0) > len(self):
+            raise StateMismatchError(
+                f"The saved step is beyond the {len(self)} batches of an epoch. Load what state_dict() returned."
+            )
+        self._start.restore(saved["epoch"], saved["step"])
         self._num_given = self._start.step

@@ -17,7 +17,7 @@ from bcsc.data.outliers import Corruption
 from bcsc.distributed.agreement import check_agreement
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.process_group import process_group
-from bcsc.errors import Diverged, Interrupted, InvalidArgumentError, StateMismatchError
+from bcsc.errors import Diverged, Interrupted, InvalidArgumentError, StateMismatchError, check_at_least
 from bcsc.runs.batches import length_of
 from bcsc.runs.build import build_own_run, build_run, check_device
 from bcsc.runs.folder import ORIGIN, OUTLIERS, SUMMARY, RunFolder
@@ -47,6 +47,10 @@ class RunOptions:
     tensorboard: bool = False
     watcher: Watcher | None = None
 
+    def __post_init__(self) -> None:
+        if self.checkpoint_every is not None:
+            check_at_least("checkpoint_every", self.checkpoint_every, 1)
+
 
 @dataclass(frozen=True)
 class Result:
@@ -64,8 +68,7 @@ def run(spec: RunSpec, out: Path | str, options: RunOptions | None = None) -> Re
     """Train as ``spec`` says, in the folder ``out``: begin, or continue what is there, or return what is finished."""
     if not isinstance(spec, RunSpec):
         raise InvalidArgumentError(f"run takes a RunSpec, got {type(spec).__name__}. Build one: RunSpec(data=...).")
-    options = options or RunOptions()
-    folder = RunFolder(out)
+    options, folder = checked_options(options), RunFolder(checked_folder(out))
     with process_group() as ranks, torch_settings(spec), watching(options, spec.epochs, ranks) as watcher:
         finished = None if options.restart else ranks.from_first(lambda: finished_result(folder, spec))
         if finished is not None:
@@ -90,7 +93,7 @@ def train(
     The folder works as for ``bcsc train``: the same call again continues an interrupted run to the bit, if the data set
     gives the same samples again. The model is trained in place.
     """
-    options = options or RunOptions()
+    options, folder = checked_options(options), RunFolder(checked_folder(out))
     for name in ("data", "model", "dropout", "outliers", "subset"):
         if name in settings:
             raise InvalidArgumentError(f"{name}= has no meaning for a network and data of your own. Leave it out.")
@@ -107,7 +110,23 @@ def train(
             checkpoint_every=options.checkpoint_every,
             ranks=ranks,
         )
-        return Recorder(RunFolder(out), spec, trainer, options, watcher=watcher).run()
+        return Recorder(folder, spec, trainer, options, watcher=watcher).run()
+
+
+def checked_options(options: RunOptions | None) -> RunOptions:
+    """The options, or those by default."""
+    if options is not None and not isinstance(options, RunOptions):
+        raise InvalidArgumentError(
+            f"options must be RunOptions, got {type(options).__name__}. Build them: RunOptions(restart=True)."
+        )
+    return options or RunOptions()
+
+
+def checked_folder(out: Path | str) -> Path:
+    """The run's folder, which has a name."""
+    if not isinstance(out, str | Path) or not str(out):
+        raise InvalidArgumentError(f"out must be the path of the run's folder, got {out!r}.")
+    return Path(out)
 
 
 def describe_own(model: nn.Module, train_set: Dataset[Any], loss_fn: LossFunction) -> dict[str, Any]:

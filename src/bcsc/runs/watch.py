@@ -6,7 +6,7 @@ from typing import Self
 
 from torch import Tensor
 
-from bcsc.training.history import EpochRow
+from bcsc.training.history import EpochRow, per_second
 from bcsc.training.watcher import Watcher
 
 SECONDS_BETWEEN_UPDATES = 0.1
@@ -90,7 +90,7 @@ class LiveWatcher(PlainWatcher):
             self._updated = time.monotonic()
             done = self._epochs_done + self._step / self._steps
             samples = (self._step - self._began_at) * self._samples_per_step
-            note = f"loss {loss.item():.3f}  {samples / (self._updated - self._began):,.0f} images/s"
+            note = f"loss {loss.item():.3f}  {per_second(samples, self._updated - self._began):,.0f} images/s"
             self._progress.update(self._epoch, completed=self._step, note=note)
             self._progress.update(self._run, completed=done)
 

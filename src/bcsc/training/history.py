@@ -24,6 +24,11 @@ class EpochRow(NamedTuple):
 MEASURED_BY_THE_CLOCK = ("seconds", "images_per_second")
 
 
+def per_second(count: float, seconds: float) -> float:
+    """How many in a second; 0 where the clock has not moved."""
+    return count / seconds if seconds > 0 else 0.0
+
+
 def mean_and_deviation(losses: Sequence[Tensor]) -> tuple[float, float]:
     """Mean and standard deviation over the mini-batches."""
     values = torch.stack(list(losses)).double()

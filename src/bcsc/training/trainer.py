@@ -14,7 +14,7 @@ from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
 from bcsc.errors import Diverged, Interrupted
 from bcsc.seeding import stream_key
-from bcsc.training.history import EpochRow, mean_and_deviation, rows_to_plain
+from bcsc.training.history import EpochRow, mean_and_deviation, per_second, rows_to_plain
 from bcsc.training.rank_state import average_buffers, rank_states, restore_rank_state
 from bcsc.training.watcher import Watcher
 
@@ -237,7 +237,7 @@ class Trainer:
             test_accuracy=test_accuracy,
             gradient_evaluations=(self.epoch + 1) * self.data.samples_per_epoch,
             seconds=self._seconds(),
-            images_per_second=self.data.samples_per_epoch / training_seconds,
+            images_per_second=per_second(self.data.samples_per_epoch, training_seconds),
         )
         self.rows.append(row)
         self._losses, self._num_looked_at = [], 0

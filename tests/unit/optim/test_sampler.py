@@ -142,3 +142,53 @@ def test_a_state_of_another_sampler_is_refused_and_changes_nothing() -> None:
     with pytest.raises(StateMismatchError, match="lacks step"):
         sampler.load_state_dict({k: v for k, v in before.items() if k != "step"})
     assert sampler.state_dict() == before
+
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.just(10**9),
+    st.just(10**30),
+    st.floats(),
+    st.text(max_size=9),
+    st.lists(st.integers(), max_size=3),
+    st.just(torch.zeros(2)),
+)
+FIELDS = ("epoch", "step", "num_samples", "batch_size", "num_blocks", "seed", "samples", "one_pass")
+
+
+@given(st.one_of(values, st.dictionaries(st.sampled_from(FIELDS), values)))
+def test_a_state_is_loaded_or_refused_before_anything_is_changed(damage) -> None:
+    sampler = BlockCyclicSampler(10, 3, 2, seed=1)
+    sampler.set_epoch(4)
+    expected = list(sampler)
+    before = sampler.state_dict()
+    state = {**before, **damage} if isinstance(damage, dict) else damage
+    try:
+        sampler.load_state_dict(state)
+    except (StateMismatchError, InvalidArgumentError):
+        assert sampler.state_dict() == before
+        assert list(sampler) == expected
+    else:
+        assert sampler.state_dict() == state
+        sampler.set_epoch(state["epoch"])
+        assert len(list(sampler)) == len(sampler) - state["step"]
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (None, "This is not the state of a sampler: it lacks epoch, step, num_samples"),
+        ({"step": 10**9}, "The saved step is beyond the 8 batches of an epoch"),
+        ({"step": 9}, "The saved step is beyond the 8 batches of an epoch"),
+        ({"step": None}, "step must be a whole number of at least 0, got None"),
+        ({"epoch": 2**63}, "epoch must be a whole number of at most"),
+        ({"seed": None}, "seed was None, is 0"),
+    ],
+)
+def test_what_is_wrong_with_a_state_is_said(state, message: str) -> None:
+    sampler = BlockCyclicSampler(10, 3, 2)
+    whole = state if state is None else {**sampler.state_dict(), **state}
+    with pytest.raises((StateMismatchError, InvalidArgumentError), match=message):
+        sampler.load_state_dict(whole)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -273,6 +274,15 @@ def test_what_has_no_meaning_for_own_data_is_refused(tmp_path: Path) -> None:
         bcsc.train("lenet4", data, data, out=tmp_path)
     with pytest.raises(InvalidArgumentError, match="run takes a RunSpec, got dict"):
         bcsc.run({"data": "mnist"}, tmp_path)
+    for call in (partial(bcsc.run, SPEC), partial(bcsc.train, nn.Linear(1, 2), data, data)):
+        for out in (None, "", 3):
+            with pytest.raises(InvalidArgumentError, match=f"out must be the path of the run's folder, got {out!r}"):
+                call(out=out)
+        for options in ({}, {"restart": True}, False):
+            with pytest.raises(InvalidArgumentError, match="options must be RunOptions, got (dict|bool)"):
+                call(out=tmp_path, options=options)
+    with pytest.raises(InvalidArgumentError, match="checkpoint_every must be a whole number of at least 1, got 0"):
+        bcsc.RunOptions(checkpoint_every=0)
     assert list(tmp_path.iterdir()) == []
 
 

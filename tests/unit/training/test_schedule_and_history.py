@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bcsc.training.history import EpochRow, accuracy_summary, mean_and_deviation
+from bcsc.training.history import EpochRow, accuracy_summary, mean_and_deviation, per_second
 from bcsc.training.schedule import learning_rate
 
 
@@ -46,3 +46,8 @@ def test_the_summary_has_the_columns_of_the_papers_tables() -> None:
 def test_the_deviation_is_over_the_mini_batches() -> None:
     mean, deviation = mean_and_deviation([torch.tensor(1.0), torch.tensor(3.0)])
     assert (mean, deviation) == (2.0, 1.0)
+
+
+def test_a_clock_that_stands_still_measures_no_rate() -> None:
+    assert per_second(100, 4.0) == 25.0
+    assert per_second(100, 0.0) == 0.0

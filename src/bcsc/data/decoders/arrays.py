@@ -8,6 +8,8 @@ from torch import Tensor
 
 from bcsc.errors import DataError
 
+MOST_BYTES = 2**28  # of one file, unpacked: the largest, CIFAR-100's for training, has 155 million
+
 
 class Arrays(NamedTuple):
     """A whole data set: images as uint8 N x C x H x W, labels as int64."""
@@ -29,6 +31,11 @@ def open_file(folder: Path, name: str) -> IO[bytes]:
     if path is None:
         raise DataError(f"There is no {name} (or {name}.gz) in {folder}.")
     return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def is_int64(value: object) -> bool:
+    """Whether it is a whole number that fits into eight bytes."""
+    return type(value) is int and -(2**63) <= value < 2**63
 
 
 def check_labels(labels: Tensor, num_classes: int, where: str) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcsc.data.decoders.arrays import Arrays, check_labels, open_file
+from bcsc.data.decoders.arrays import Arrays, check_labels, is_int64, open_file
 from bcsc.data.decoders.plain_pickle import load_plain_dict
 from bcsc.errors import DataError
 
@@ -82,11 +82,6 @@ def _decode(folder: Path, names: Sequence[str], label_key: str, num_classes: int
     return all_pixels.view(-1, 3, 32, 32), all_labels
 
 
-def _is_int64(value: object) -> bool:
-    """Whether it is a whole number that fits into eight bytes."""
-    return type(value) is int and -(2**63) <= value < 2**63
-
-
 def _read(folder: Path, name: str, label_key: str) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.uint8]], list[int]]:
     """One file's rows of pixels and its labels, checked for type and shape."""
     where = folder / name
@@ -96,6 +91,6 @@ def _read(folder: Path, name: str, label_key: str) -> tuple[np.ndarray[tuple[int
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (ROW,):
         found = f"{pixels.dtype} of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else "no array"
         raise DataError(f"{where}: 'data' must be uint8 of shape (images, {ROW}), found {found}.")
-    if not isinstance(labels, list) or not all(map(_is_int64, labels)) or len(labels) != len(pixels):
+    if not isinstance(labels, list) or not all(map(is_int64, labels)) or len(labels) != len(pixels):
         raise DataError(f"{where}: {label_key!r} must be a list of {len(pixels)} whole numbers, one per image.")
     return pixels, labels

@@ -8,23 +8,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcsc.data.decoders.arrays import check_labels
+from bcsc.data.decoders.arrays import check_labels, is_int64
 from bcsc.data.decoders.plain_pickle import load_plain, load_plain_dict
 from bcsc.errors import BcscError, DataError, check_choice
+
+COARSE = "clean_coarse_label"  # of the 20 superclasses of CIFAR-100
 
 
 def read_human_labels(path: Path, column: str, clean: Tensor, num_classes: int) -> Tensor:
     """The labels in ``column``, after the file's own clean labels have been found equal to ``clean``."""
     columns = read_label_columns(path)
-    reference = "clean_coarse_label" if "coarse" in column else "clean_label"
+    reference = COARSE if "coarse" in column else "clean_label"
     check_choice(f"The column of {path}", column, columns)
     if reference not in columns:
         raise DataError(f"{path} has no column {reference!r} that could be compared with the data set.")
     labels, expected = (_column(columns, name, path) for name in (column, reference))
     if not torch.equal(expected, clean):
+        hint = " Coarse columns go with cifar100-coarse, fine ones with cifar100." if COARSE in columns else ""
         raise DataError(
             f"{path}: {reference!r} ({len(expected)} labels) is not equal to the training labels of the data set "
-            f"({len(clean)} labels). The file belongs to another data set, or to another order of this one."
+            f"({len(clean)} labels). The file belongs to another data set, or to another order of this one.{hint}"
         )
     if len(labels) != len(clean):
         raise DataError(f"{path}: {column!r} has {len(labels)} labels, expected {len(clean)}.")
@@ -58,8 +61,13 @@ def _read_zipped(path: Path) -> dict[str, Any]:
 
 
 def _column(columns: dict[str, Any], name: str, path: Path) -> Tensor:
+    """An array or, as the coarse ones of CIFAR-100N are, a list."""
     values = columns[name]
+    if isinstance(values, list) and all(map(is_int64, values)):
+        return torch.tensor(values, dtype=torch.int64)
     if not isinstance(values, np.ndarray) or values.ndim != 1:
         found = f"one of shape {values.shape}" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
-        raise DataError(f"{path}: {name!r} must be an array of whole numbers in one dimension, found {found}.")
+        raise DataError(
+            f"{path}: {name!r} must be whole numbers in one dimension, in an array or a list, found {found}."
+        )
     return torch.from_numpy(values.astype(np.int64))

@@ -13,6 +13,7 @@ from typing import IO, Any, ClassVar, Literal
 
 import numpy as np
 
+from bcsc.data.decoders.arrays import MOST_BYTES
 from bcsc.errors import BcscError, DataError
 
 BYTE_ORDERS = ("<", ">", "|", "=")
@@ -107,22 +108,30 @@ ALLOWED: Mapping[tuple[str, str], _StandIn] = {
 
 
 class _UpToItsEnd:
-    """A file that does not give less than it is asked for: that unpickler would not notice."""
+    """A file that gives no less than it is asked for, as the unpickler would not notice, and no more than a limit."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+        self._file, self._left = file, MOST_BYTES
 
     def read(self, size: int) -> bytes:
+        self._take(size)
         read = self._file.read(size)
         if len(read) < size:
             raise EOFError("it ends too early")
         return read
 
     def readline(self) -> bytes:
-        line = self._file.readline()
+        line = self._file.readline(self._left + 1)
+        self._take(len(line))
         if not line.endswith(b"\n"):
             raise EOFError("it ends too early")
         return line
+
+    def _take(self, size: int) -> None:
+        """Refuse more than any file of a data set holds: a compressed one may unpack to more than the memory."""
+        self._left -= size
+        if self._left < 0:
+            raise DataError(f"It holds more than {MOST_BYTES} bytes.")
 
 
 def _checking_keys(opcode: bytes, where: slice) -> Callable[[Any], None]:

@@ -4,11 +4,13 @@ import gzip
 import os
 import pickle
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 
+from bcsc.data.decoders import plain_pickle
 from bcsc.data.decoders.cifar import decode_cifar10, decode_cifar100, decode_cifar100_coarse
 from bcsc.data.decoders.mnist import decode_mnist
 from bcsc.data.sources import load
@@ -147,8 +149,10 @@ def test_truncated_mnist_files_are_refused(mnist):
     [
         ("train-images-idx3-ubyte", idx(LABELS), "is not an IDX file of bytes in 3 dimensions"),
         ("train-images-idx3-ubyte", b"\x00\x00\x08\x03", "is not an IDX file"),
-        ("train-images-idx3-ubyte", idx(IMAGES) + b"x", r"promises \[5, 28, 28\] = 3920 bytes and holds 3921"),
-        ("train-images-idx3-ubyte", b"\0\0\x08\x03" + b"\xff" * 8 + bytes(4), "= 0 bytes and holds 0"),
+        ("train-images-idx3-ubyte", idx(IMAGES) + b"x", r"promises \[5, 28, 28\] = 3920 bytes and holds more"),
+        ("train-images-idx3-ubyte", b"\0\0\x08\x03" + b"\xff" * 8 + bytes(4), "expected from 1 to 268435456 in all"),
+        ("train-images-idx3-ubyte", b"\0\0\x08\x03" + b"\0\0\xff\xff" * 3, "expected from 1 to 268435456 in all"),
+        ("train-images-idx3-ubyte", idx(IMAGES)[:-1], r"promises \[5, 28, 28\] = 3920 bytes and holds 3919"),
         ("train-labels-idx1-ubyte", idx(LABELS[:4]), "5 train images, but 4 train labels"),
         ("t10k-labels-idx1-ubyte", idx(LABELS + 1), "label 10 at position 4"),
     ],
@@ -160,9 +164,43 @@ def test_wrong_mnist_files_are_refused(mnist, name, content, message):
 
 
 def test_damaged_compression_is_refused(tmp_path):
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(IMAGES))[:20] + b"garbage" * 200)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(IMAGES))[:100] + b"garbage" * 200)
     with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz is damaged or cut short"):
         decode_mnist(tmp_path)
+
+
+def peak_memory_of(call):
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_compressed_file_is_unpacked_up_to_what_it_promises(mnist):
+    for old in mnist.glob("train-images*"):
+        old.unlink()
+    bomb = idx(IMAGES) + bytes(2**26)
+    (mnist / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bomb))
+
+    def read():
+        with pytest.raises(DataError, match="3920 bytes and holds more"):
+            decode_mnist(mnist)
+
+    assert peak_memory_of(read) < 2**22
+
+
+@pytest.mark.parametrize("content", [pickle.dumps({b"data": bytes(2**26)}, 4), b"I" + b"1" * 2**26])
+def test_a_compressed_pickle_is_unpacked_up_to_a_limit(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(plain_pickle, "MOST_BYTES", 2**20)
+    (tmp_path / "test_batch.gz").write_bytes(gzip.compress(content))
+
+    def read():
+        with pytest.raises(DataError, match="test_batch is not a file of plain data. It holds more than 1048576 bytes"):
+            decode_cifar10(tmp_path)
+
+    assert peak_memory_of(read) < 2**22
 
 
 def test_a_set_of_another_size_is_refused(cifar10):

@@ -41,14 +41,23 @@ def test_the_chosen_column_becomes_the_labels(tmp_path, zipped, dtype):
     assert len(human(tmp_path / "human.pt", "aggre_label").indices) == 0
 
 
-def test_coarse_columns_are_compared_with_the_coarse_clean_one(tmp_path):
-    columns = {"clean_label": CLEAN + 40, "clean_coarse_label": CLEAN, "noisy_coarse_label": WORSE}
-    assert human(save(tmp_path / "human.pt", columns), "noisy_coarse_label").labels.tolist() == WORSE.tolist()
+@pytest.mark.parametrize("kind", [list, np.asarray])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_coarse_columns_are_compared_with_the_coarse_clean_one(tmp_path, kind, zipped):
+    """CIFAR-100N holds its fine labels in arrays and its coarse ones in lists."""
+    coarse = {"clean_coarse_label": kind(CLEAN.tolist()), "noisy_coarse_label": kind(WORSE.tolist())}
+    columns = {"clean_label": CLEAN + 40, "noisy_label": CLEAN + 41, **coarse}
+    path = save(tmp_path / "human.pt", columns, zipped)
+    assert human(path, "noisy_coarse_label").labels.tolist() == WORSE.tolist()
+    with pytest.raises(
+        DataError, match="'clean_label' .*Coarse columns go with cifar100-coarse, fine ones with cifar1"
+    ):
+        human(path, "noisy_label")
 
 
 def test_a_file_for_another_order_is_refused(tmp_path):
     path = save(tmp_path / "human.pt", {"clean_label": CLEAN[::-1].copy(), "worse_label": WORSE})
-    with pytest.raises(DataError, match=r"'clean_label' .* is not equal to the training labels"):
+    with pytest.raises(DataError, match=r"'clean_label' .* is not equal to the training labels.*order of this one\.$"):
         human(path)
 
 
@@ -76,10 +85,10 @@ def test_labels_that_are_no_class_are_refused(tmp_path):
         human(path)
 
 
-@pytest.mark.parametrize("column", [list(range(50)), "text", CLEAN.reshape(5, 10).copy()])
+@pytest.mark.parametrize("column", [[0.5] * 50, [True] * 50, [2**63] * 50, "text", CLEAN.reshape(5, 10).copy()])
 def test_columns_that_are_not_arrays_of_integers_are_refused(tmp_path, column):
     path = save(tmp_path / "human.pt", {"clean_label": CLEAN, "worse_label": column})
-    with pytest.raises(DataError, match="'worse_label' must be an array of whole numbers in one dimension"):
+    with pytest.raises(DataError, match="'worse_label' must be whole numbers in one dimension, in an array or a list"):
         human(path)
 
 

@@ -180,11 +180,19 @@ def test_keys_that_are_not_names_are_refused():
         load_plain_dict(io.BytesIO(pickle.dumps({"a": 1, 5: 2})), "the file")
 
 
-def test_an_error_without_words_is_named(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"\x80\x04\x8e" + (2**62).to_bytes(8, "little") + b".")
-    with path.open("rb") as file, pytest.raises(DataError, match=r"damaged or cut short \(MemoryError\)"):
-        load_plain(file, path)
+def test_an_error_without_words_is_named():
+    class Failing(io.BytesIO):
+        def read(self, _size):
+            raise MemoryError
+
+    with pytest.raises(DataError, match=r"the file is damaged or cut short \(MemoryError\)"):
+        load_plain(Failing(), "the file")
+
+
+def test_a_promise_of_more_than_any_file_holds_is_refused_unread():
+    promise = b"\x80\x04\x8e" + (2**62).to_bytes(8, "little") + b"."
+    with pytest.raises(DataError, match="It holds more than 268435456 bytes"):
+        load_plain(io.BytesIO(promise), "the file")
 
 
 def test_only_a_dictionary_is_a_dictionary():

@@ -1,0 +1,57 @@
+"""What a person is told: times in words, a line per epoch, bars that survive any clock."""
+
+import pytest
+import torch
+
+from bcsc.runs import watch
+from bcsc.runs.watch import LiveWatcher, PlainWatcher, duration
+from bcsc.training.history import EpochRow
+
+ROW = EpochRow(2, 0.1, 1.5, 0.25, 1.25, 62.5, 4000, 30.0, 1234.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (99.4, "99 s"),
+        (100, "2 min"),
+        (99 * 60, "99 min"),
+        (100 * 60, "1 h 40 min"),
+        (47 * 3600 + 59 * 60, "47 h 59 min"),
+        (48 * 3600, "2 days 0 h"),
+        (100 * 3600, "4 days 4 h"),
+    ],
+)
+def test_a_duration_is_in_units_of_its_size(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_an_epoch_is_one_line_with_the_time_left_at_this_pace(capsys: pytest.CaptureFixture) -> None:
+    PlainWatcher(epochs=5).end_epoch(ROW)
+    assert capsys.readouterr().out == (
+        "epoch 2/5  rate 0.1  training loss 1.5000 +- 0.2500  test loss 1.2500  "
+        "accuracy 62.50 %  1,234 images/s  90 s left\n"
+    )
+
+
+@pytest.mark.parametrize(("estimates", "said"), [([61], 1), ([61, 61], 1), ([60], 0), ([5, 7200], 0)])
+def test_a_long_run_is_announced_once(capsys: pytest.CaptureFixture, estimates: list[float], said: int) -> None:
+    watcher = PlainWatcher(epochs=1)
+    for seconds in estimates:
+        watcher.estimate(seconds)
+    assert capsys.readouterr().out.count("This will take about 61 s.") == said
+
+
+@pytest.mark.parametrize("tick", [0.0, 1.0])
+def test_the_bars_show_loss_and_rate_whatever_the_clock_does(monkeypatch: pytest.MonkeyPatch, tick: float) -> None:
+    clock = iter(1000.0 + tick * i for i in range(1000))
+    monkeypatch.setattr(watch.time, "monotonic", lambda: next(clock))
+    watcher = LiveWatcher(epochs=2)
+    watcher.begin_epoch(epoch=1, step=3, steps=10, samples_per_step=128.0)
+    watcher.after_step(torch.tensor(0.5))
+    run, epoch = watcher._progress.tasks
+    assert epoch.completed == 4
+    assert run.completed == pytest.approx(1.4)
+    # The clock is read when the epoch begins and twice after a step: 128 images in 2 ticks.
+    assert epoch.fields["note"] == ("loss 0.500  64 images/s" if tick else "loss 0.500  0 images/s")
