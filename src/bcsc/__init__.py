@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from bcsc import data, distributed, models, optim
     from bcsc.distributed import RankSampler, active_block_hook
     from bcsc.errors import BcscError
+    from bcsc.integrations import BlockCyclicLoader
     from bcsc.optim import METHODS, BlockCyclic, BlockCyclicSampler, Method, build_method
     from bcsc.runs.run import Result, RunOptions, run, train
     from bcsc.runs.spec import RunSpec
@@ -20,6 +21,7 @@ _HOME = {
     "METHODS": "bcsc.optim",
     "BcscError": "bcsc.errors",
     "BlockCyclic": "bcsc.optim",
+    "BlockCyclicLoader": "bcsc.integrations",
     "BlockCyclicSampler": "bcsc.optim",
     "EpochRow": "bcsc.training.history",
     "Method": "bcsc.optim",
@@ -42,6 +44,7 @@ __all__ = [
     "METHODS",
     "BcscError",
     "BlockCyclic",
+    "BlockCyclicLoader",
     "BlockCyclicSampler",
     "EpochRow",
     "Method",

@@ -8,7 +8,7 @@ import pytest
 
 import bcsc
 
-PACKAGES = ("bcsc", "bcsc.optim", "bcsc.data", "bcsc.distributed", "bcsc.models")
+PACKAGES = ("bcsc", "bcsc.optim", "bcsc.data", "bcsc.distributed", "bcsc.integrations", "bcsc.models")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

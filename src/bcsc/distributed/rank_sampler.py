@@ -27,19 +27,24 @@ class RankSampler(Sampler[list[int]]):
         check_at_least("num_ranks", num_ranks, rank + 1)
         self.whole, self._division = whole, Division(rank, num_ranks)
 
+    @property
+    def sampler(self) -> BlockCyclicSampler:
+        """The whole sampler, for trainers that set the epoch there."""
+        return self.whole
+
     def __len__(self) -> int:
         return len(self.whole)
 
     def __iter__(self) -> Iterator[list[int]]:
         return (batch[self._division.part(len(batch))] for batch in self.whole)
 
-    def loss_weight(self, step: int) -> float:
-        """By what to multiply this rank's mean loss at inner step ``step``.
+    def loss_weight(self, number: int) -> float:
+        """By what to multiply this rank's mean loss of batch ``number`` of the epoch.
 
         ``DistributedDataParallel`` averages over the ranks, also where a mini-batch does not split evenly; weighted so,
         the average is the gradient of the whole mini-batch's mean loss.
         """
-        num_samples = self.whole.batch_size_at(step)
+        num_samples = self.whole.batch_size_at(number)
         return self._division.num_counted(num_samples) * self._division.size / num_samples
 
     def set_epoch(self, epoch: int) -> None:

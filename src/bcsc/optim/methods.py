@@ -36,7 +36,7 @@ class Method:
 
     def batches_per_step(self, sampler: BlockCyclicSampler) -> int:
         """How many mini-batches' gradients are accumulated into one inner step."""
-        return sampler.batches_per_pass if self.samples == "everything" else 1
+        return sampler.batches_per_step
 
 
 METHODS: Mapping[str, Method] = {

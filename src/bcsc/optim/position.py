@@ -8,13 +8,19 @@ LARGEST = 2**63 - 1
 class Position:
     """The epoch and the next inner step in it; the optimizer and the sampler each keep one.
 
-    A restored position survives one ``set_epoch`` of its own epoch, so that the usual
-    ``for epoch in range(optimizer.epoch, ...): optimizer.set_epoch(epoch)`` goes on where the state was saved.
+    A restored position survives ``set_epoch`` of its own epoch until it is left, so that the usual
+    ``for epoch in range(optimizer.epoch, ...): optimizer.set_epoch(epoch)`` goes on where the state was saved, also
+    where a trainer says the epoch more than once.
+
+    Attributes:
+        epoch, step: where it is.
+        is_told: whether ``set_epoch`` was called since a step was last made from here.
     """
 
     def __init__(self) -> None:
         self.epoch = 0
         self.step = 0
+        self.is_told = False
         self._restored = False
 
     def set_epoch(self, epoch: int) -> None:
@@ -22,12 +28,17 @@ class Position:
         check_at_least("epoch", epoch, 0)
         if not (self._restored and epoch == self.epoch):
             self.epoch, self.step = epoch, 0
-        self._restored = False
+            self._restored = False
+        self.is_told = True
+
+    def leave(self) -> None:
+        """Take note that a step was made from here: ``set_epoch`` begins its epoch anew from now on."""
+        self._restored = self.is_told = False
 
     def begin_again(self) -> None:
         """Go back to the first inner step of the epoch."""
         self.step = 0
-        self._restored = False
+        self.leave()
 
     def restore(self, epoch: int, step: int) -> None:
         """Go to inner step ``step`` of ``epoch``."""
@@ -35,11 +46,11 @@ class Position:
             if check_at_least(name, value, 0) > LARGEST:
                 raise InvalidArgumentError(f"{name} must be a whole number of at most {LARGEST}.")
         self.epoch, self.step = int(epoch), int(step)
-        self._restored = True
+        self._restored, self.is_told = True, False
 
     def advance(self, steps_per_epoch: int | None = None) -> None:
         """One inner step further; after ``steps_per_epoch`` of them the next epoch begins."""
         self.step += 1
-        self._restored = False
+        self.leave()
         if self.step == steps_per_epoch:
             self.epoch, self.step = self.epoch + 1, 0

@@ -41,6 +41,9 @@ class BlockCyclicSampler(Sampler[list[int]]):
             - ``"everything"``: the batches of shuffle j one after the other; accumulate their gradients into
               one inner step (BCD).
         one_pass: an epoch is ceil(n / B) batches instead of M times as many; for ``samples="random"``.
+        batches_per_step: how many batches the training accumulates into one inner step. They are given one after the
+            other, and are together what a sampler with ``batches_per_step`` times the ``batch_size`` gives at once: B
+            is the size of them all. The last, short mini-batch of a pass is cut into as many.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class BlockCyclicSampler(Sampler[list[int]]):
         seed: int = 0,
         samples: Samples = "shuffle-per-block",
         one_pass: bool = False,
+        batches_per_step: int = 1,
     ) -> None:
         super().__init__()
         self.num_samples = check_at_least("num_samples (give len(dataset))", num_samples, 1)
@@ -63,25 +67,52 @@ class BlockCyclicSampler(Sampler[list[int]]):
             raise InvalidArgumentError(f'one_pass=True goes with samples="random" only, got samples={samples!r}.')
         self.samples = samples
         self.one_pass = one_pass
+        self._num_parts = check_at_least("batches_per_step", batches_per_step, 1)
+        self._check_parts()
         self._start = Position()
         self._num_given = 0
 
     @property
     def batches_per_pass(self) -> int:
-        """T, the mini-batches in one pass over the data."""
-        return -(-self.num_samples // self.batch_size)
+        """The batches in one pass over the data: T, unless several make an inner step."""
+        return -(-self.num_samples // self._step_size) * self._num_parts
+
+    @property
+    def batches_per_step(self) -> int:
+        """How many batches' gradients are accumulated into one inner step."""
+        return self.batches_per_pass if self.samples == "everything" else self._num_parts
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The inner steps of an epoch."""
+        return len(self) // self.batches_per_step
 
     @property
     def samples_per_epoch(self) -> int:
         """Samples in all batches of an epoch, each counted as often as it comes."""
         if self.samples == "random":
-            return len(self) * min(self.batch_size, self.num_samples)
+            return self.steps_per_epoch * min(self._step_size, self.num_samples)
         return self.num_blocks * self.num_samples
 
     @property
     def epoch(self) -> int:
         """The epoch whose batches come next."""
         return self._start.epoch
+
+    @property
+    def start(self) -> int:
+        """The number of the first batch that iterating gives: not 0 after loading a state from inside an epoch."""
+        return self._start.step
+
+    @property
+    def num_given(self) -> int:
+        """How many batches of this epoch were given."""
+        return self._num_given
+
+    @property
+    def sampler(self) -> "BlockCyclicSampler":
+        """Itself: Lightning sets the epoch of a batch sampler's ``sampler``."""
+        return self
 
     def __len__(self) -> int:
         return self.batches_per_pass * (1 if self.one_pass else self.num_blocks)
@@ -92,21 +123,51 @@ class BlockCyclicSampler(Sampler[list[int]]):
         self._num_given = self._start.step
 
     def __iter__(self) -> Iterator[list[int]]:
-        start = self._start.step
-        for step, batch in enumerate(self.index_batches(self.epoch, start), start=start):
-            self._num_given = step + 1
+        for number, batch in enumerate(self.index_batches(self.epoch, self.start), start=self.start):
+            self._start.leave()
+            self._num_given = number + 1
             yield batch.tolist()
         self._start.begin_again()
+
+    def note_received(self, num_batches: int) -> None:
+        """Say how many batches of this epoch the training has received, where they are asked for ahead of it."""
+        self._num_given = num_batches
+
+    def turn_over(self) -> None:
+        """Go to the next epoch if all of this one was given, and nobody has said which comes next."""
+        if self._num_given == len(self) and not self._start.is_told:
+            self.set_epoch(self.epoch + 1)
 
     def index_batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The batches of ``epoch`` from number ``start`` on, as index tensors for loops that gather from tensors."""
         shuffles = self._draw_shuffles(epoch)
         return (self._batch(shuffles, epoch, step) for step in range(start, len(self)))
 
-    def batch_size_at(self, step: int) -> int:
-        """How many samples the batch at ``step`` has: the last ones of a pass may be short."""
+    def batch_size_at(self, number: int) -> int:
+        """How many samples batch ``number`` of an epoch has: the last ones of a pass may be short."""
+        step, part = divmod(number, self._num_parts)
         t = 0 if self.samples == "random" else self._outer_and_inner(step)[0]
-        return min(self.batch_size, self.num_samples - t * self.batch_size)
+        whole = min(self._step_size, self.num_samples - t * self._step_size)
+        return -(-(whole - part) // self._num_parts)
+
+    @property
+    def _step_size(self) -> int:
+        """The samples of the mini-batch that is given in parts."""
+        return self.batch_size * self._num_parts
+
+    def _check_parts(self) -> None:
+        """Refuse parts that would have to stay empty."""
+        if self._num_parts > 1 and self.samples == "everything":
+            raise InvalidArgumentError(
+                'samples="everything" accumulates a whole pass into each inner step: leave batches_per_step out, '
+                f"got {self._num_parts}."
+            )
+        fewest = min(self.num_samples, self.num_samples % self._step_size or self._step_size)
+        if fewest < self._num_parts:
+            raise InvalidArgumentError(
+                f"The last inner step of a pass has {fewest} of the {self.num_samples} samples, too few for "
+                f"batches_per_step={self._num_parts}. Take another batch_size, or leave some samples out."
+            )
 
     def _draw_shuffles(self, epoch: int) -> Tensor:
         num_shuffles = {
@@ -117,14 +178,19 @@ class BlockCyclicSampler(Sampler[list[int]]):
         }
         return draw_shuffles(self.num_samples, num_shuffles[self.samples], self.seed, epoch)
 
-    def _batch(self, shuffles: Tensor, epoch: int, step: int) -> Tensor:
+    def _batch(self, shuffles: Tensor, epoch: int, number: int) -> Tensor:
+        step, part = divmod(number, self._num_parts)
+        whole = self._mini_batch(shuffles, epoch, step)
+        return whole if self._num_parts == 1 else whole.tensor_split(self._num_parts)[part]
+
+    def _mini_batch(self, shuffles: Tensor, epoch: int, step: int) -> Tensor:
         if self.samples == "random":
             generator = np.random.default_rng(stream_key(self.seed, "random samples", epoch, step))
-            size = min(self.batch_size, self.num_samples)
+            size = min(self._step_size, self.num_samples)
             return torch.from_numpy(generator.choice(self.num_samples, size, replace=False))
         t, j = self._outer_and_inner(step)
         shuffle = shuffles[j % len(shuffles)]
-        return shuffle[t * self.batch_size : (t + 1) * self.batch_size]
+        return shuffle[t * self._step_size : (t + 1) * self._step_size]
 
     def _outer_and_inner(self, step: int) -> tuple[int, int]:
         if self.samples == "everything":
@@ -132,14 +198,14 @@ class BlockCyclicSampler(Sampler[list[int]]):
         return divmod(step, self.num_blocks)
 
     def _setup(self) -> dict[str, Any]:
-        names = ("num_samples", "batch_size", "num_blocks", "seed", "samples", "one_pass")
+        names = ("num_samples", "batch_size", "num_blocks", "seed", "samples", "one_pass", "batches_per_step")
         return {name: getattr(self, name) for name in names}
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch, the batches already given in it, and what the sampler was built with.
 
         A ``DataLoader`` with workers asks for batches ahead of the training: its sampler has then given more than
-        was trained on. Take the step from the optimizer: ``{**sampler.state_dict(), "step": optimizer.inner_step}``.
+        was trained on. ``BlockCyclicLoader`` counts what was.
         """
         return {"epoch": self.epoch, "step": self._num_given, **self._setup()}
 

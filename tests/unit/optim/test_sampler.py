@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from bcsc import BlockCyclicSampler
+from bcsc import BlockCyclicSampler, RankSampler
 from bcsc.choices import SAMPLES
 from bcsc.errors import InvalidArgumentError, StateMismatchError
 
@@ -192,3 +192,57 @@ def test_what_is_wrong_with_a_state_is_said(state, message: str) -> None:
     whole = state if state is None else {**sampler.state_dict(), **state}
     with pytest.raises((StateMismatchError, InvalidArgumentError), match=message):
         sampler.load_state_dict(whole)
+
+
+@given(sizes, st.integers(1, 4), st.sampled_from([name for name in SAMPLES if name != "everything"]))
+def test_the_batches_of_a_step_are_together_the_mini_batch_of_that_step(size, batches_per_step: int, samples) -> None:
+    num_samples, batch_size, num_blocks = size
+    whole = BlockCyclicSampler(num_samples, batch_size * batches_per_step, num_blocks, seed=1, samples=samples)
+    try:
+        parts = BlockCyclicSampler(*size, seed=1, samples=samples, batches_per_step=batches_per_step)
+    except InvalidArgumentError:
+        assert min(map(len, whole)) < batches_per_step
+        return
+    batches = list(parts)
+    steps = [batches[i : i + batches_per_step] for i in range(0, len(batches), batches_per_step)]
+    assert [list(chain.from_iterable(step)) for step in steps] == list(whole)
+    assert all(len(batch) <= batch_size for batch in batches)
+    assert max(len(step[0]) - len(step[-1]) for step in steps) <= 1
+    assert (len(parts), parts.steps_per_epoch) == (len(batches), len(whole))
+    assert parts.samples_per_epoch == sum(map(len, batches))
+    assert [parts.batch_size_at(number) for number in range(len(parts))] == list(map(len, batches))
+
+
+def test_a_whole_pass_makes_a_step_where_everything_is_accumulated() -> None:
+    sampler = BlockCyclicSampler(10, 4, 5, samples="everything")
+    assert (sampler.batches_per_step, sampler.steps_per_epoch) == (3, 5)
+    with pytest.raises(InvalidArgumentError, match='samples="everything" accumulates a whole pass.*got 2'):
+        BlockCyclicSampler(10, 4, 5, samples="everything", batches_per_step=2)
+
+
+def test_a_mini_batch_too_small_for_its_parts_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="last inner step of a pass has 2 of the 26 samples, too few for"):
+        BlockCyclicSampler(26, 4, 2, batches_per_step=3)
+    with pytest.raises(InvalidArgumentError, match="batches_per_step must be a whole number of at least 1, got 0"):
+        BlockCyclicSampler(26, 4, 2, batches_per_step=0)
+
+
+def test_the_restored_epoch_may_be_set_again_until_a_batch_is_given() -> None:
+    sampler = BlockCyclicSampler(12, 4, 2)
+    sampler.set_epoch(1)
+    whole = list(sampler)
+    sampler.load_state_dict({**sampler.state_dict(), "step": 4})
+    sampler.set_epoch(1)
+    sampler.set_epoch(1)
+    assert sampler.start == sampler.num_given == 4
+    assert list(sampler) == whole[4:]
+    sampler.load_state_dict({**sampler.state_dict(), "step": 4})
+    assert next(iter(sampler)) == whole[4]
+    sampler.set_epoch(1)
+    assert list(sampler) == whole
+
+
+def test_a_trainer_finds_the_sampler_of_the_batch_sampler() -> None:
+    sampler = BlockCyclicSampler(12, 4, 2)
+    assert sampler.sampler is sampler
+    assert RankSampler(sampler, 0, 2).sampler is sampler

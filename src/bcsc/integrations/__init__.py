@@ -1,0 +1,5 @@
+"""For trainers and loops that are not bcsc's own."""
+
+from bcsc.integrations.loader import BlockCyclicLoader
+
+__all__ = ["BlockCyclicLoader"]
