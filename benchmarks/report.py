@@ -9,7 +9,7 @@ from typing import Any
 
 from bcsc.errors import InvalidArgumentError
 from bcsc.files import write_whole
-from bcsc.runs.origin import describe_origin
+from bcsc.origin import describe_origin
 from benchmarks import against, blocks, growth, network, overhead, step
 from benchmarks.clock import Ratio, Size
 from benchmarks.problem import pictures

@@ -13,6 +13,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from bcsc.experiments.campaign import Job
+from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import spec_from_toml
 from tests.run_folders import write_run
 
@@ -34,8 +35,7 @@ def main(words: Sequence[str]) -> int:
     asked: list[int] = []
     if spec.data == "slow":
         signal.signal(signal.SIGINT, lambda number, _frame: asked.append(number))
-    metrics = folder / "metrics.jsonl"
-    done = metrics.read_text().count("\n") if metrics.exists() else 0
+    done = RunFolder(folder).epochs_done()
     while done < spec.epochs:
         done += 1
         write_run(folder, spec, state="running", epochs_done=done)

@@ -1,16 +1,16 @@
 """Writes run folders in the trainer's format with curves that depend on the spec alone, without training."""
 
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down
 from bcsc.experiments.study import Study, study_of, write_experiment
-from bcsc.runs.record import RunRecord, Summary
-from bcsc.runs.spec import RunSpec, spec_to_toml
+from bcsc.runs.folder import RunFolder
+from bcsc.runs.record import RunRecord, RunState, Summary, summarise
+from bcsc.runs.spec import RunSpec
+from bcsc.training.history import EpochRow, accuracy_summary
 
 NUM_SAMPLES = 50_000
 ORIGIN = {
@@ -61,46 +61,28 @@ def metrics(spec: RunSpec, epoch: int, accuracy: Accuracy) -> dict[str, float]:
     }
 
 
-def averages(accuracies: Sequence[float]) -> dict[str, float] | None:
-    if not accuracies:
-        return None
-    half = (len(accuracies) + 1) // 2
-    return {
-        "first_half": fmean(accuracies[:half]),
-        "last_half": fmean(accuracies[half:] or accuracies[-1:]),
-        "all": fmean(accuracies),
-        "final": accuracies[-1],
-        "best": max(accuracies),
-    }
+def rows_of(spec: RunSpec, done: int, accuracy: Accuracy) -> list[EpochRow]:
+    return [EpochRow(**metrics(spec, epoch, accuracy)) for epoch in range(1, done + 1)]
 
 
 def write_run(
-    folder: Path,
+    path: Path,
     spec: RunSpec,
     *,
     epochs_done: int | None = None,
-    state: str = "finished",
+    state: RunState = "finished",
     accuracy: Accuracy = plausible_accuracy,
 ) -> Path:
     """A run folder as ``bcsc train`` would leave it."""
     done = spec.epochs if epochs_done is None else epochs_done
-    rows = [metrics(spec, epoch, accuracy) for epoch in range(1, done + 1)]
-    summary: dict[str, Any] = {
-        "state": state,
-        "epochs": spec.epochs,
-        "epochs_done": done,
-        "test_accuracy": averages([row["test_accuracy"] for row in rows]),
-        "gradient_evaluations": int(rows[-1]["gradient_evaluations"]) if rows else 0,
-        "seconds": sum(row["seconds"] for row in rows),
-        "outliers": None,
-        "message": None,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.toml").write_text(spec_to_toml(spec))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "summary.json").write_text(json.dumps(summary))
-    (folder / "origin.json").write_text(json.dumps(ORIGIN))
-    return folder
+    rows = rows_of(spec, done, accuracy)
+    path.mkdir(parents=True, exist_ok=True)
+    folder = RunFolder(path)
+    folder.write_spec(spec)
+    folder.write_rows(rows)
+    folder.write_summary(summarise(spec, rows, state))
+    folder.write_origin(ORIGIN)
+    return path
 
 
 def write_study(root: Path, name: str, *, accuracy: Accuracy = plausible_accuracy, **cut: Any) -> Path:
@@ -119,7 +101,7 @@ def study_in_memory(name: str, accuracy: Accuracy, **cut: Any) -> Study:
 
 
 def finished_record(spec: RunSpec, accuracy: Accuracy) -> RunRecord:
-    accuracies = averages([accuracy(spec, epoch) for epoch in range(1, spec.epochs + 1)])
+    accuracies = accuracy_summary(rows_of(spec, spec.epochs, accuracy), spec.epochs)
     summary = Summary(
         state="finished",
         epochs=spec.epochs,
@@ -133,10 +115,19 @@ def finished_record(spec: RunSpec, accuracy: Accuracy) -> RunRecord:
     return RunRecord(Path("nowhere"), spec, (), summary, {})
 
 
-def explode(folder: Path, factor: float = 1e6, *, epochs: int | None = None) -> None:
+def explode(path: Path, factor: float = 1e6, *, epochs: int | None = None) -> None:
     """Multiply the losses of a run, in its first epochs or in all."""
-    path = folder / "metrics.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    for row in rows[:epochs]:
-        row.update({name: factor * row[name] for name in ("train_loss", "train_loss_std", "test_loss")})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    folder = RunFolder(path)
+    record = folder.read()
+    rows = [exploded(row, factor) for row in record.rows[:epochs]]
+    rows += record.rows[len(rows) :]
+    folder.write_rows(rows)
+    folder.write_summary(summarise(record.spec, rows, record.summary.state))
+
+
+def exploded(row: EpochRow, factor: float) -> EpochRow:
+    return row._replace(
+        train_loss=factor * row.train_loss,
+        train_loss_std=factor * row.train_loss_std,
+        test_loss=factor * row.test_loss,
+    )

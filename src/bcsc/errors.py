@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
+LONGEST_VALUE = 200  # characters of a value in a message
+
 
 class BcscError(Exception):
     """The parent of every error that bcsc raises on purpose; on the command line it ends with ``exit_code``."""
@@ -32,6 +34,10 @@ class DamagedRunError(BcscError, ValueError):
     """A run folder cannot be read."""
 
 
+class CheckpointError(BcscError, RuntimeError):
+    """A checkpoint cannot be read, or belongs to something else."""
+
+
 class MissingExtraError(BcscError, ImportError):
     """An optional dependency is not installed."""
 
@@ -54,10 +60,19 @@ def in_one_line(error: Exception) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def in_short(value: object) -> str:
+    """Its ``repr`` for a message, cut where it is long; what may stem from a file may be too large to write down."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of many digits, a deep nest, whatever a hostile value makes of it
+        text = f"a {type(value).__name__} too large to show"
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
 def check_at_least(name: str, value: object, least: int) -> int:
     """``value`` as an integer of at least ``least``; booleans and floats are not integers here."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidArgumentError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        raise InvalidArgumentError(f"{name} must be a whole number of at least {least}, got {in_short(value)}.")
     return int(value)
 
 
@@ -66,9 +81,9 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
     choices = list(allowed)
     if isinstance(value, str) and value in choices:
         return value
-    close = difflib.get_close_matches(str(value).lower(), choices, n=3)
+    close = difflib.get_close_matches(in_short(value).strip("'").lower(), choices, n=3)
     hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
-    raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint}")
+    raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {in_short(value)}.{hint}")
 
 
 def check_same_setup(what: str, *, saved: Mapping[str, Any], current: Mapping[str, Any], others: Iterable[str]) -> None:
@@ -79,7 +94,7 @@ def check_same_setup(what: str, *, saved: Mapping[str, Any], current: Mapping[st
             f"This is not the state of a {what}: it lacks {', '.join(missing)}. Load what {what}.state_dict() returned."
         )
     changed = [
-        f"{key} was {saved[key]!r}, is {value!r}"
+        f"{key} was {in_short(saved[key])}, is {value!r}"
         for key, value in current.items()
         if type(saved[key]) is not type(value) or saved[key] != value
     ]

@@ -11,8 +11,8 @@ import pytest
 from bcsc.errors import MissingExtraError
 from bcsc.experiments.campaign import Job, run_campaign, summary_of
 from bcsc.experiments.ray_engine import RayTasks
+from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
-from bcsc.runs.store import read_run
 from bcsc.training.history import MEASURED_BY_THE_CLOCK
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -72,13 +72,13 @@ def test_a_killed_worker_and_an_interruption_cost_nothing_but_time(cluster, tmp_
     assert {o.job.name: o.state for o in outcomes} == {"first": "finished", "second": "finished", "wrong": "failed"}
     assert "the worker was lost (1 times by now)" in jobs[0].log.read_text()
     assert "Continuing" in jobs[0].log.read_text()
-    assert read_run(jobs[0].folder).origin["resumed"] == 1
+    assert RunFolder(jobs[0].folder).read().origin["resumed"] == 1
     assert "failed: wrong: bcsc: " in summary_of(outcomes, RayTasks())
 
     again = digits(tmp_path / "b", "first")
     with pytest.raises(KeyboardInterrupt):
         run_campaign([again], RayTasks(), Saboteur(again, interrupt))
-    assert read_run(again.folder).summary.state != "finished"
+    assert RunFolder(again.folder).read().summary.state != "finished"
     assert run_campaign([again], RayTasks(), Saboteur(again, lambda _: None))[0].state == "finished"
     assert without_clock(again) == without_clock(jobs[0])
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from bcsc.distributed.collectives import RankLostError
-from bcsc.training.checkpoint import load_checkpoint
+from bcsc.runs.folder import RunFolder
+from bcsc.training.checkpoint import read_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,7 @@ def wait_for_step(out: Path, epoch: int, step: int) -> None:
     """Until a checkpoint from inside the epoch is there."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
-        state = load_checkpoint(out)[0] if out.exists() else None
+        state = RunFolder(out).read_checkpoint(read_checkpoint)[0]
         own = state["optimizer"]["block_cyclic"] if state else {"epoch": 0, "step": 0}
         if (own["epoch"], own["step"]) >= (epoch, step):
             return
@@ -57,7 +58,7 @@ def wait_for_step(out: Path, epoch: int, step: int) -> None:
 
 
 def final_state(out: Path) -> dict[str, torch.Tensor]:
-    state, _ = load_checkpoint(out)
+    state, _ = RunFolder(out).read_checkpoint(read_checkpoint)
     assert state is not None
     assert len(state["rows"]) == 2
     return state["model"]

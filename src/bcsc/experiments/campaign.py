@@ -11,7 +11,6 @@ from bcsc.errors import DamagedRunError
 from bcsc.experiments.progress import Board
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec, spec_to_toml
-from bcsc.runs.store import RUN_FILES, read_run
 
 State = Literal["finished", "diverged", "failed"]
 STATE_OF_EXIT: dict[int, State] = {0: "finished", 3: "diverged"}
@@ -44,8 +43,7 @@ class Job:
 
     def epochs_done(self) -> int:
         """How many epochs it has finished so far."""
-        metrics = self.folder / "metrics.jsonl"
-        return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+        return RunFolder(self.folder).epochs_done()
 
 
 class Engine(Protocol):
@@ -94,12 +92,13 @@ def run_campaign(jobs: Sequence[Job], engine: Engine, board: Board) -> list[Outc
 
 def state_on_disk(job: Job, board: Board) -> State | None:
     """How this very run has ended before, if it has; a folder that cannot be read is moved aside."""
-    if not any((job.folder / name).exists() for name in RUN_FILES):
+    folder = RunFolder(job.folder)
+    if not folder.exists():
         return None
     try:
-        record = read_run(job.folder)
+        record = folder.read()
     except DamagedRunError as error:
-        aside = RunFolder(job.folder).set_aside()
+        aside = folder.set_aside()
         board.say(f"{error} It is kept as {aside} and run again.")
         return None
     if record.spec != job.spec:

@@ -19,10 +19,10 @@ from bcsc.errors import BcscError, Diverged, Interrupted, MissingExtraError
 from bcsc.experiments.campaign import STATE_OF_EXIT, Job
 from bcsc.experiments.local_engine import POLL_SECONDS, TRAIN
 from bcsc.files import write_whole
+from bcsc.runs.folder import NEWEST, PREVIOUS
 from bcsc.runs.run import RunOptions, run
 from bcsc.runs.spec import RunSpec
 from bcsc.runs.watch import PlainWatcher
-from bcsc.training.checkpoint import NEWEST, PREVIOUS
 
 MAX_LOSSES = 3  # of workers, for one run; then it has failed
 EXIT_OF_STATE = {state: code for code, state in STATE_OF_EXIT.items()}

@@ -9,9 +9,9 @@ from typing import Any
 from bcsc.choices import Period
 from bcsc.errors import BcscError, DamagedRunError
 from bcsc.experiments.catalog import EXPERIMENTS, Axis, Cell, Experiment, cut_down, paper_numbers
+from bcsc.runs.folder import DamagedRun, read_runs
 from bcsc.runs.record import RunRecord
 from bcsc.runs.spec import RunSpec, spec_to_toml
-from bcsc.runs.store import DamagedRun, read_runs
 
 EXPERIMENT_FILE = "experiment.json"
 OWN_COLUMNS = ("data", "model", "method", "blocks", "outliers", "seed", "threads")  # shown in a cell's own words

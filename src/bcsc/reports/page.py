@@ -10,8 +10,8 @@ from bcsc.experiments.study import Study
 from bcsc.reports.claims import Verdict
 from bcsc.reports.curves import ARM_COLOURS, AXES, QUANTITIES, Curve, curves_of
 from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, table_of
+from bcsc.runs.folder import DamagedRun
 from bcsc.runs.spec import spec_to_toml
-from bcsc.runs.store import DamagedRun
 from bcsc.version import __version__
 
 if TYPE_CHECKING:

@@ -1,44 +1,53 @@
-"""The run folder: what is in it, who may write to it, and when it is another run's."""
+"""The run folder: the only place that reads and writes one. What is in it, who may write to it, and whose it is."""
 
-import fcntl
-import json
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
-from bcsc.errors import BcscError, StateMismatchError
-from bcsc.files import WriteError, write_whole
-from bcsc.runs.spec import RunSpec, differences, spec_from_toml, spec_to_toml
-from bcsc.training.checkpoint import NEWEST, PREVIOUS
-from bcsc.training.history import EpochRow, rows_to_plain
-
-SPEC, METRICS, SUMMARY, ORIGIN, OUTLIERS, LOCK = (
-    "run.toml",
-    "metrics.jsonl",
-    "summary.json",
-    "origin.json",
-    "outliers.json",
-    "lock",
+from bcsc.errors import BcscError, CheckpointError, DamagedRunError, StateMismatchError
+from bcsc.files import WriteError, try_lock, write_whole
+from bcsc.runs.record import (
+    RunRecord,
+    Summary,
+    origin_from_text,
+    rows_from_text,
+    rows_to_text,
+    spec_from_text,
+    spec_to_text,
+    summary_from_text,
+    summary_to_text,
+    table_to_text,
+    what_contradicts,
 )
+from bcsc.runs.spec import RunSpec, differences
+from bcsc.training.history import EpochRow
 
+SPEC, METRICS, SUMMARY, ORIGIN, OUTLIERS = "run.toml", "metrics.jsonl", "summary.json", "origin.json", "outliers.json"
+NEWEST, PREVIOUS, DAMAGED = "checkpoint.pt", "checkpoint.previous.pt", "checkpoint.damaged.pt"
+LOCK = "lock"
+RUN_FILES = (SPEC, METRICS, SUMMARY)  # a folder with one of them is a run's
 
 LOCK_ATTEMPTS = 3  # one who only looks whether the folder is busy holds the lock for an instant
+SECONDS_BETWEEN_ATTEMPTS = 0.05
+WAY_OUT = "Take another folder, or --restart (in Python restart=True) to begin anew and keep this one aside."
 
-
-def try_lock(file: IO[str], kind: int) -> bool:
-    """Take a lock that ends with the file, or wait a little and say no."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        time.sleep(0.05)
-        return False
-    return True
+T = TypeVar("T")
 
 
 class FolderBusyError(BcscError, RuntimeError):
     """Another process is training in this folder."""
+
+
+@dataclass(frozen=True)
+class DamagedRun:
+    """A run folder that could not be read, and why."""
+
+    folder: Path
+    reason: str
 
 
 class RunFolder:
@@ -47,64 +56,98 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
+    def exists(self) -> bool:
+        """Whether there is a run in it."""
+        return any((self.path / name).exists() for name in RUN_FILES)
+
+    def read(self) -> RunRecord:
+        """The record of the run; ``DamagedRunError`` says which file is at fault."""
+        metrics = ""
+        rows: tuple[EpochRow, ...] = ()
+        if (self.path / METRICS).exists():  # else no epoch is done
+            metrics, rows = self._read(METRICS, lambda text: (text, rows_from_text(text)))
+        record = RunRecord(
+            folder=self.path,
+            spec=self._read(SPEC, spec_from_text),
+            rows=rows,
+            summary=self._read(SUMMARY, summary_from_text),
+            origin=self._read(ORIGIN, origin_from_text),
+        )
+        contradiction = what_contradicts(record, metrics)
+        if contradiction is not None:
+            raise DamagedRunError(f"{self.path} cannot be read: {contradiction}.")
+        return record
+
+    def origin(self) -> dict[str, Any] | None:
+        """Where the run comes from, if that can be read."""
+        try:
+            return self._read(ORIGIN, origin_from_text)
+        except DamagedRunError:
+            return None
+
+    def epochs_done(self) -> int:
+        """How many epochs are written down, without a look at what they measured."""
+        metrics = self.path / METRICS
+        return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
     def check_same_run(self, spec: RunSpec) -> None:
         """Refuse to continue another run, naming the differences."""
         if not (self.path / SPEC).exists():
             if any((self.path / name).exists() for name in (METRICS, SUMMARY, NEWEST, PREVIOUS)):
-                raise StateMismatchError(
-                    f"{self.path} holds results but no {SPEC}. Take another folder, or --restart to keep it aside."
-                )
+                raise StateMismatchError(f"{self.path} holds results but no {SPEC}. {WAY_OUT}")
             return
         try:
-            text = (self.path / SPEC).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise StateMismatchError(
-                f"{self.path / SPEC} cannot be read ({error}). Take another folder, or --restart to keep it aside."
-            ) from error
-        saved = spec_from_toml(text, str(self.path / SPEC))
-        changed = differences(saved, spec)
+            changed = differences(self._read(SPEC, spec_from_text), spec)
+        except DamagedRunError as error:
+            raise StateMismatchError(f"{error} {WAY_OUT}") from error
         if changed:
-            raise StateMismatchError(
-                f"{self.path} holds another run: {'; '.join(changed)}. "
-                "Take another folder, or --restart (in Python restart=True) to begin anew and keep the old one aside."
-            )
-
-    def summary(self) -> dict[str, Any] | None:
-        """What was last known of the run."""
-        return self._read_json(SUMMARY)
-
-    def origin(self) -> dict[str, Any] | None:
-        """Where the run comes from."""
-        return self._read_json(ORIGIN)
-
-    def rows(self) -> list[EpochRow] | None:
-        """The measurements so far, if they can be read."""
-        try:
-            return [EpochRow(**json.loads(line)) for line in (self.path / METRICS).read_text().splitlines()]
-        except (OSError, ValueError, TypeError):
-            return None  # absent or damaged: made anew from the checkpoint
+            raise StateMismatchError(f"{self.path} holds another run: {'; '.join(changed)}. {WAY_OUT}")
 
     def write_spec(self, spec: RunSpec) -> None:
         """The configuration, in the form that ``--config`` takes."""
-        write_whole(self.path / SPEC, spec_to_toml(spec).encode())
+        self._write(SPEC, spec_to_text(spec))
 
     def write_rows(self, rows: Sequence[EpochRow]) -> None:
-        """One line of JSON per epoch."""
-        write_whole(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows_to_plain(rows)).encode())
+        """What every epoch measured."""
+        self._write(METRICS, rows_to_text(rows))
 
-    def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """One of the JSON files."""
-        write_whole(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
+    def write_summary(self, summary: Summary) -> None:
+        """How far the run came; to be written after the rows, as it holds their checksum."""
+        self._write(SUMMARY, summary_to_text(summary))
 
-    def _read_json(self, name: str) -> dict[str, Any] | None:
-        try:
-            content = json.loads((self.path / name).read_text())
-        except (OSError, ValueError):
-            return None  # absent or damaged: made anew from the checkpoint
-        return content if isinstance(content, dict) else None
+    def write_origin(self, origin: Mapping[str, Any]) -> None:
+        """Where the run comes from."""
+        self._write(ORIGIN, table_to_text(origin))
+
+    def write_outliers(self, outliers: Mapping[str, Any]) -> None:
+        """Which samples were corrupted."""
+        self._write(OUTLIERS, table_to_text(outliers))
+
+    def write_checkpoint(self, content: bytes | memoryview) -> None:
+        """Make this the newest checkpoint; the one before it is kept."""
+        write_whole(self.path / NEWEST, content, keep_as=self.path / PREVIOUS)
+
+    def read_checkpoint(self, read: Callable[[Path], T]) -> tuple[T | None, str | None]:
+        """The newest checkpoint that ``read`` can read, and a word on what was wrong with a newer one."""
+        complaints = []
+        for name in (NEWEST, PREVIOUS):
+            if (self.path / name).exists():
+                try:
+                    state = read(self.path / name)
+                except CheckpointError as error:
+                    complaints.append(str(error))
+                else:
+                    return state, f"{complaints[0]} Going on from {name}." if complaints else None
+        if complaints:
+            raise CheckpointError(f"{' '.join(complaints)} {WAY_OUT}")
+        return None, None
+
+    def set_damaged_checkpoint_aside(self) -> None:
+        """Rename the newest checkpoint, so that the next one saved does not take the place of the good one before."""
+        (self.path / NEWEST).replace(self.path / DAMAGED)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[IO[str]]:
         """Have the folder for oneself; the system lets go of it when the process ends, however it ends."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -112,17 +155,17 @@ class RunFolder:
         except OSError as error:
             raise WriteError(f"Cannot write in {self.path}: {error.strerror}. Choose another --out.") from error
         with file:
-            if not any(try_lock(file, fcntl.LOCK_EX) for _ in range(LOCK_ATTEMPTS)):
+            if not any(attempts(lambda: try_lock(file))):
                 raise FolderBusyError(
                     f"Another process is training in {self.path}. Wait for it, or take another folder."
                 )
-            yield
+            yield file
 
     def is_busy(self) -> bool:
         """Whether a process is training in it now."""
         try:
             with open(self.path / LOCK) as file:
-                return not try_lock(file, fcntl.LOCK_SH)
+                return not try_lock(file, shared=True)
         except OSError:
             return False
 
@@ -130,9 +173,50 @@ class RunFolder:
         """Rename the folder, if there is one, so that a new run can begin in its place."""
         if not self.path.exists():
             return None
-        with self.locked():
+        with self.locked() as lock:
             number, path = 1, self.path.resolve()
             while (aside := path.with_name(f"{path.name}.{number}")).exists():
                 number += 1
+            if sys.platform == "win32":
+                lock.close()  # a folder with an open file in it cannot be renamed there
             path.rename(aside)
         return aside
+
+    def _read(self, name: str, parse: Callable[[str], T]) -> T:
+        path = self.path / name
+        try:
+            return parse(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise DamagedRunError(f"{path} is missing.") from error
+        except RecursionError as error:
+            raise DamagedRunError(f"{path} cannot be read: it is nested too deep.") from error
+        except (OSError, ValueError, TypeError, OverflowError, BcscError) as error:
+            raise DamagedRunError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
+
+    def _write(self, name: str, text: str) -> None:
+        write_whole(self.path / name, text.encode())
+
+
+def attempts(attempt: Callable[[], bool]) -> Iterator[bool]:
+    """What a few attempts give, with a pause after each that failed."""
+    for _ in range(LOCK_ATTEMPTS):
+        yield (success := attempt())
+        if not success:
+            time.sleep(SECONDS_BETWEEN_ATTEMPTS)
+
+
+def read_runs(root: Path) -> tuple[list[RunRecord], list[DamagedRun]]:
+    """Every run folder at or under ``root``: what could be read, and what could not."""
+    records, damaged = [], []
+    for folder in run_folders(root):
+        try:
+            records.append(RunFolder(folder).read())
+        except DamagedRunError as error:
+            damaged.append(DamagedRun(folder, str(error)))
+    return records, damaged
+
+
+def run_folders(root: Path) -> list[Path]:
+    """The folders with a file of a run in them, except NAME.1, NAME.2...: those were set aside for a new NAME."""
+    found = {path.parent for name in RUN_FILES for path in root.rglob(name)}
+    return sorted(folder for folder in found if not (folder.suffix[1:].isdigit() and folder.with_suffix("") in found))

@@ -20,7 +20,7 @@ from bcsc.choices import (
     Precision,
     Schedule,
 )
-from bcsc.errors import InvalidArgumentError, check_at_least, check_choice
+from bcsc.errors import InvalidArgumentError, check_at_least, check_choice, in_short
 
 MOST_THREADS = 1024
 
@@ -92,7 +92,9 @@ class RunSpec:
         for name, limit in (("momentum", 1.0), ("dropout", 1.0), ("weight_decay", 1e30), ("lr", 1e30)):
             value = getattr(self, name)
             if value is not None and not 0 <= value < limit:
-                raise InvalidArgumentError(f"{name} must be a number of at least 0 and below {limit:g}, got {value!r}.")
+                raise InvalidArgumentError(
+                    f"{name} must be a number of at least 0 and below {limit:g}, got {in_short(value)}."
+                )
         check_optimizer_options(self.optimizer_options)
         for name, allowed in CHOICES.items():
             check_choice(name, getattr(self, name), allowed)
@@ -106,7 +108,7 @@ def check_type(name: str, value: object, annotation: Any) -> None:
         accepted.append(int)
     if type(value) not in accepted:
         names = " or ".join(kind.__name__ for kind in accepted if kind is not NoneType)
-        raise InvalidArgumentError(f"{name} must be of type {names}, got {value!r}.")
+        raise InvalidArgumentError(f"{name} must be of type {names}, got {in_short(value)}.")
 
 
 def check_optimizer_options(options: Mapping[str, Any]) -> None:
@@ -120,7 +122,7 @@ def check_optimizer_options(options: Mapping[str, Any]) -> None:
             if not isinstance(item, bool | int | float | str) or (isinstance(item, float) and not math.isfinite(item)):
                 raise InvalidArgumentError(
                     f"The optimizer option {name} must be true, false, a finite number, a text or a list of those, "
-                    f"got {value!r}."
+                    f"got {in_short(value)}."
                 )
 
 
@@ -130,11 +132,11 @@ def spec_to_toml(spec: RunSpec) -> str:
 
 
 def toml_value(value: object) -> str:
-    """A value as TOML writes it: as JSON does, but for tables."""
+    """A value as TOML writes it: as JSON does, but for tables and the one control character that JSON lets pass."""
     if isinstance(value, dict):
         entries = ", ".join(f"{toml_value(key)} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {entries} }}" if entries else "{}"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def settings_from_toml(text: str, where: str) -> dict[str, Any]:

@@ -1,11 +1,15 @@
-"""Who is told how a run goes: nobody, a log, or a person at a terminal."""
+"""Who is told how a run goes: nobody, a log, a person at a terminal, or TensorBoard."""
 
 import sys
 import time
-from typing import Self
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
 
 from torch import Tensor
 
+from bcsc.errors import MissingExtraError
 from bcsc.training.history import EpochRow, per_second
 from bcsc.training.watcher import Watcher
 
@@ -102,6 +106,32 @@ class LiveWatcher(PlainWatcher):
     def say(self, text: str) -> None:
         """A line above the bars."""
         self._progress.console.print(text, highlight=False, markup=False)
+
+
+class EventLog:
+    """TensorBoard events: each row once.
+
+    It starts over with all rows of a continued run, and hides what was written before.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError as error:
+            raise MissingExtraError("TensorBoard events need tensorboard: pip install 'bcsc[tensorboard]'") from error
+        self._open: Any = partial(SummaryWriter, str(folder / "tensorboard"), purge_step=1)
+        self._writer: Any = None  # opened with the first row, when the folder is there
+        self._num_written = 0
+
+    def write(self, rows: Sequence[EpochRow]) -> None:
+        """The rows that are new, as scalars by epoch."""
+        for row in rows[self._num_written :]:
+            self._writer = self._writer or self._open()
+            for name, value in row._asdict().items():
+                if name != "epoch":
+                    self._writer.add_scalar(name, value, row.epoch)
+            self._writer.flush()
+        self._num_written = len(rows)
 
 
 def terminal_watcher(epochs: int) -> Watcher:

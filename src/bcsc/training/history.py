@@ -1,10 +1,7 @@
-"""What each epoch measured, and what the paper's tables make of it."""
+"""What each epoch measured, and what the paper's tables make of it. Needs no torch: reports read it too."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import NamedTuple
 
 
 class EpochRow(NamedTuple):
@@ -29,12 +26,6 @@ def per_second(count: float, seconds: float) -> float:
     return count / seconds if seconds > 0 else 0.0
 
 
-def mean_and_deviation(losses: Sequence[Tensor]) -> tuple[float, float]:
-    """Mean and standard deviation over the mini-batches."""
-    values = torch.stack(list(losses)).double()
-    return values.mean().item(), values.std(correction=0).item()
-
-
 def accuracy_summary(rows: Sequence[EpochRow], epochs: int) -> dict[str, float] | None:
     """Test accuracy as in the paper's tables: averages over halves and all epochs, the final one; and the best."""
     if not rows:
@@ -53,8 +44,3 @@ def accuracy_summary(rows: Sequence[EpochRow], epochs: int) -> dict[str, float] 
 def mean(values: Sequence[float]) -> float:
     """The average."""
     return sum(values) / len(values)
-
-
-def rows_to_plain(rows: Sequence[EpochRow]) -> list[dict[str, Any]]:
-    """The rows as plain dictionaries."""
-    return [row._asdict() for row in rows]

@@ -14,7 +14,7 @@ from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
 from bcsc.errors import Diverged, Interrupted
 from bcsc.seeding import stream_key
-from bcsc.training.history import EpochRow, mean_and_deviation, per_second, rows_to_plain
+from bcsc.training.history import EpochRow, per_second
 from bcsc.training.rank_state import average_buffers, rank_states, restore_rank_state
 from bcsc.training.watcher import Watcher
 
@@ -129,7 +129,7 @@ class Trainer:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "rows": rows_to_plain(self.rows),
+            "rows": [row._asdict() for row in self.rows],
             "losses": torch.stack(self._losses).cpu() if inside_epoch else torch.empty(0),
             "seconds": self._seconds() if inside_epoch else 0.0,
             "rank_states": rank_states(self.model, self.ranks, self.plan.device) if inside_epoch else None,
@@ -223,7 +223,7 @@ class Trainer:
 
     def _end_epoch(self) -> EpochRow:
         training_seconds = self._seconds()
-        train_loss, train_loss_std = mean_and_deviation(self._losses)
+        losses = torch.stack(self._losses).double()
         average_buffers(self.model, self.ranks)
         test_loss, test_accuracy = evaluate(self.model, self.data.test_batches(), self.plan)
         if not math.isfinite(test_loss):
@@ -231,8 +231,8 @@ class Trainer:
         row = EpochRow(
             epoch=self.epoch + 1,
             learning_rate=self.plan.learning_rate(self.epoch),
-            train_loss=train_loss,
-            train_loss_std=train_loss_std,
+            train_loss=losses.mean().item(),
+            train_loss_std=losses.std(correction=0).item(),
             test_loss=test_loss,
             test_accuracy=test_accuracy,
             gradient_evaluations=(self.epoch + 1) * self.data.samples_per_epoch,

@@ -14,8 +14,8 @@ from bcsc.errors import InvalidArgumentError
 from bcsc.experiments.campaign import Engine, Job, run_campaign, share_done, summary_of
 from bcsc.experiments.local_engine import LocalProcesses, jobs_at_a_time
 from bcsc.experiments.progress import Lines
+from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
-from bcsc.runs.store import read_run
 from tests.fake_trainer import InThisProcess
 from tests.run_folders import write_run
 
@@ -97,7 +97,7 @@ def test_a_truncated_run_is_set_aside_and_redone_alone(tmp_path: Path, name: str
     assert campaign(jobs) == {"a": "finished", "b": "finished before"}
     assert starts(tmp_path) == ["a", "b", "a"]
     assert (jobs[0].folder.parent / "a.1" / name).exists()
-    assert read_run(jobs[0].folder).is_finished
+    assert RunFolder(jobs[0].folder).read().is_finished
 
 
 def test_a_deleted_run_is_redone_alone(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_an_interruption_reaches_every_run_starts_no_other_and_waits_until_each_
     assert process.wait(timeout=60) == 130
     assert [json.loads(path.read_text())["state"] for path in running] == ["interrupted", "interrupted"]
     assert sorted(starts(tmp_path)) == ["a", "b"]
-    done = {name: read_run(tmp_path / "runs" / name).summary.epochs_done for name in "ab"}
+    done = {name: RunFolder(tmp_path / "runs" / name).read().summary.epochs_done for name in "ab"}
     assert all(0 < epochs < 100 for epochs in done.values())
 
 

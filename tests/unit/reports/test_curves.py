@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcsc.reports.curves import REACH, curves_of, log_ticks, loss_limits, over_seeds, short, usual_top
+from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
-from bcsc.runs.store import read_run
 from tests.run_folders import NUM_SAMPLES, write_run
 
 
@@ -24,7 +24,7 @@ def test_it_ends_with_the_shortest_run_and_is_broken_where_a_run_has_diverged() 
 
 
 def test_the_axes_are_epochs_gradient_evaluations_and_seconds(tmp_path: Path) -> None:
-    record = read_run(write_run(tmp_path, RunSpec(epochs=3, blocks=8)))
+    record = RunFolder(write_run(tmp_path, RunSpec(epochs=3, blocks=8))).read()
     curves = curves_of([record])
     assert curves is not None
     assert curves.positions["epochs"] == [1.0, 2.0, 3.0]
@@ -33,14 +33,14 @@ def test_the_axes_are_epochs_gradient_evaluations_and_seconds(tmp_path: Path) ->
 
 
 def test_a_run_before_its_first_epoch_has_no_curve(tmp_path: Path) -> None:
-    assert curves_of([read_run(write_run(tmp_path, RunSpec(), state="running", epochs_done=0))]) is None
+    assert curves_of([RunFolder(write_run(tmp_path, RunSpec(), state="running", epochs_done=0)).read()]) is None
 
 
 def test_finished_seeds_are_not_cut_short_by_one_that_diverged_or_is_on_its_way(tmp_path: Path) -> None:
     runs = [
-        read_run(write_run(tmp_path / "a", RunSpec(epochs=3))),
-        read_run(write_run(tmp_path / "b", RunSpec(epochs=3, seed=1), state="running", epochs_done=1)),
-        read_run(write_run(tmp_path / "c", RunSpec(epochs=3, seed=2), state="diverged", epochs_done=1)),
+        RunFolder(write_run(tmp_path / "a", RunSpec(epochs=3))).read(),
+        RunFolder(write_run(tmp_path / "b", RunSpec(epochs=3, seed=1), state="running", epochs_done=1)).read(),
+        RunFolder(write_run(tmp_path / "c", RunSpec(epochs=3, seed=2), state="diverged", epochs_done=1)).read(),
     ]
     curves = curves_of(runs)
     assert curves is not None

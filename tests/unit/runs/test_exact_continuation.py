@@ -85,12 +85,12 @@ def test_twenty_kills_at_random_moments_change_nothing(unbroken: Path, tmp_path:
 @pytest.mark.parametrize("method", ["sgd", "bcd", "sbc", "sbc-one-pass", "rbc", "bcsc"])
 def test_every_method_continues_exactly_after_an_interruption(tmp_path: Path, method: str, monkeypatch) -> None:
     from bcsc.errors import Interrupted
-    from bcsc.runs import run
+    from bcsc.runs import recorder
 
     tiny_run.train(tmp_path / "whole", method=method, epochs=2, checkpoint_every=None)
     questions = iter([False] * (2 if method == "bcd" else 5) + [True])
     with monkeypatch.context() as patch:
-        patch.setattr(run, "stop_asked_by_signal", lambda: _Answers(questions))
+        patch.setattr(recorder, "stop_asked_by_signal", lambda: _Answers(questions))
         with pytest.raises(Interrupted, match="all of it is saved"):
             tiny_run.train(tmp_path / "broken", method=method, epochs=2, checkpoint_every=None)
     assert json.loads((tmp_path / "broken" / "summary.json").read_text())["state"] == "interrupted"

@@ -1,310 +1,159 @@
-"""The folder tells all about its run, belongs to one process and one configuration, and survives bad days."""
+"""A folder is read as it was written, belongs to one process, and keeps two checkpoints; damage is named by path."""
 
+import errno
 import json
 import math
-from functools import partial
+import os
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
-from torch.utils.data import TensorDataset
 
-import bcsc
-from bcsc.errors import Diverged, InvalidArgumentError, StateMismatchError
+from bcsc.errors import CheckpointError, DamagedRunError
 from bcsc.files import WriteError
-from bcsc.runs.batches import FeederData
-from bcsc.runs.folder import FolderBusyError, RunFolder
-from bcsc.training.checkpoint import CheckpointError, read_checkpoint
-from tests.unit.runs import tiny_run
+from bcsc.runs import folder as files_of_a_run
+from bcsc.runs.folder import NEWEST, PREVIOUS, FolderBusyError, RunFolder, read_runs
+from bcsc.runs.spec import RunSpec
+from tests.run_folders import ORIGIN, metrics, plausible_accuracy, write_run
 
-SPEC = bcsc.RunSpec(data="digits", subset=200, epochs=2, blocks=2, outliers="symmetric:0.15", threads=1)
-
-
-def test_a_finished_folder_tells_all(tmp_path: Path) -> None:
-    result = bcsc.run(SPEC, tmp_path / "run")
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [row["epoch"] for row in rows] == [1, 2]
-    assert [row["learning_rate"] for row in rows] == pytest.approx([0.1, 0.01])
-    assert [row["gradient_evaluations"] for row in rows] == [400, 800]
-    assert all(0 <= row["test_accuracy"] <= 100 and row["seconds"] > 0 for row in rows)
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary == result.summary
-    assert summary["outliers"] == {"requested": 0.15, "realised": 0.15, "count": 30}
-    assert summary["test_accuracy"]["final"] == rows[-1]["test_accuracy"]
-    outliers = json.loads((tmp_path / "run" / "outliers.json").read_text())
-    assert len(set(outliers["indices"])) == 30
-    origin = json.loads((tmp_path / "run" / "origin.json").read_text())
-    assert origin["torch"] == torch.__version__
-    assert origin["started"] <= origin["ended"]
-    assert bcsc.run(SPEC, tmp_path / "run").history == result.history
+SPEC = RunSpec(epochs=4, seed=1)
 
 
-def test_the_same_spec_gives_the_same_run_and_leaves_the_global_state_alone(tmp_path: Path) -> None:
-    torch.manual_seed(5)
-    before = torch.get_rng_state(), torch.get_num_threads()
-    one = bcsc.run(SPEC, tmp_path / "one")
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert torch.get_num_threads() == before[1]
-    torch.manual_seed(6)
-    two = bcsc.run(SPEC, tmp_path / "two")
-    assert [row.train_loss for row in one.history] == [row.train_loss for row in two.history]
+def test_a_record_says_what_the_folder_says(tmp_path: Path) -> None:
+    record = RunFolder(write_run(tmp_path, SPEC)).read()
+    assert record.spec == SPEC
+    assert [row.test_accuracy for row in record.rows] == [plausible_accuracy(SPEC, epoch) for epoch in (1, 2, 3, 4)]
+    assert record.accuracy("final") == record.rows[-1].test_accuracy
+    assert record.seconds_so_far()[-1] == pytest.approx(4 * metrics(SPEC, 1, plausible_accuracy)["seconds"])
+    assert record.origin == ORIGIN
 
 
-def test_another_configuration_is_refused_with_the_differences(tmp_path: Path) -> None:
-    bcsc.run(SPEC, tmp_path)
-    before = (tmp_path / "metrics.jsonl").read_bytes()
-    other = bcsc.RunSpec(data="digits", subset=200, epochs=2, blocks=3, threads=1)
-    with pytest.raises(StateMismatchError, match="blocks was 2, is 3; outliers was 'symmetric:0.15', is 'none'"):
-        bcsc.run(other, tmp_path)
-    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+def test_a_run_that_has_not_ended_has_no_accuracies(tmp_path: Path) -> None:
+    record = RunFolder(write_run(tmp_path, SPEC, state="interrupted", epochs_done=2)).read()
+    assert (len(record.rows), record.is_finished) == (2, False)
+    with pytest.raises(ValueError, match="has no accuracies: it is interrupted"):
+        record.accuracy("all")
 
 
-def test_restart_begins_anew_and_keeps_the_old_folder_aside(tmp_path: Path) -> None:
-    bcsc.run(SPEC, tmp_path / "run")
-    other = bcsc.RunSpec(data="digits", subset=200, epochs=1, threads=1)
-    for number in (1, 2):
-        result = bcsc.run(other, tmp_path / "run", bcsc.RunOptions(restart=True))
-        assert len(result.history) == 1
-        assert (tmp_path / f"run.{number}" / "summary.json").exists()
-    assert json.loads((tmp_path / "run.1" / "summary.json").read_text())["epochs"] == 2
+def test_a_line_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
+    write_run(tmp_path, SPEC, state="running", epochs_done=2)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 3, "learn')
+    assert [row.epoch for row in RunFolder(tmp_path).read().rows] == [1, 2]
+
+
+def test_a_diverged_run_may_hold_numbers_that_are_none(tmp_path: Path) -> None:
+    write_run(tmp_path, SPEC, state="diverged", epochs_done=1, accuracy=lambda _spec, _epoch: math.nan)
+    assert math.isnan(RunFolder(tmp_path).read().rows[0].test_loss)
+
+
+def test_what_a_later_version_adds_is_left_alone(tmp_path: Path) -> None:
+    write_run(tmp_path, SPEC)
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "mood": "good"}))
+    assert RunFolder(tmp_path).read().is_finished
+
+
+@pytest.mark.parametrize("name", ["run.toml", "metrics.jsonl", "summary.json", "origin.json"])
+def test_a_file_cut_short_anywhere_is_damage(tmp_path: Path, name: str) -> None:
+    content = (write_run(tmp_path, SPEC) / name).read_bytes()
+    for length in range(0, len(content) - 1, 7):
+        (tmp_path / name).write_bytes(content[:length])
+        with pytest.raises(DamagedRunError, match=str(tmp_path)):
+            RunFolder(tmp_path).read()
+
+
+@pytest.mark.parametrize("name", ["run.toml", "metrics.jsonl", "summary.json", "origin.json"])
+def test_a_finished_run_without_one_of_its_files_is_damaged(tmp_path: Path, name: str) -> None:
+    (write_run(tmp_path, SPEC) / name).unlink()
+    with pytest.raises(DamagedRunError, match="is missing|0 of 4 epochs"):
+        RunFolder(tmp_path).read()
+
+
+@pytest.mark.parametrize("content", [b"[]", b"3", b"null", b"\xff\xfe", b'{"state": "finished"}'])
+def test_a_summary_of_another_kind_is_damage(tmp_path: Path, content: bytes) -> None:
+    (write_run(tmp_path, SPEC) / "summary.json").write_bytes(content)
+    with pytest.raises(DamagedRunError, match=r"summary\.json cannot be read"):
+        RunFolder(tmp_path).read()
+
+
+def test_a_damaged_folder_is_reported_by_path_and_the_others_are_read(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", SPEC)
+    (write_run(tmp_path / "deep" / "bad", SPEC) / "summary.json").write_text("{")
+    records, damaged = read_runs(tmp_path)
+    assert [record.folder.name for record in records] == ["good"]
+    assert [run.folder for run in damaged] == [tmp_path / "deep" / "bad"]
+    assert str(tmp_path / "deep" / "bad" / "summary.json") in damaged[0].reason
+
+
+def test_folders_set_aside_are_not_read(tmp_path: Path) -> None:
+    for name in ("a", "a.1", "v1.2"):
+        write_run(tmp_path / name, SPEC)
+    assert [record.folder.name for record in read_runs(tmp_path)[0]] == ["a", "v1.2"]
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with RunFolder(tmp_path).locked():
         assert RunFolder(tmp_path).is_busy()
-        with pytest.raises(FolderBusyError, match="Another process is training in"):
-            bcsc.run(SPEC, tmp_path)
+        with pytest.raises(FolderBusyError, match="Another process is training in"), RunFolder(tmp_path).locked():
+            pass
     assert not RunFolder(tmp_path).is_busy()
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("metrics.jsonl", None), ("metrics.jsonl", "nonsense\n"), ("summary.json", "{}"), ("summary.json", "[]")],
-)
-def test_a_damaged_file_of_a_finished_run_is_made_anew_from_the_checkpoint(tmp_path: Path, name, content) -> None:
-    bcsc.run(SPEC, tmp_path)
-    before = {path.name: path.read_text() for path in tmp_path.glob("*.json*") if path.name != "origin.json"}
-    if content is None:
-        (tmp_path / name).unlink()
-    else:
-        (tmp_path / name).write_text(content)
-    bcsc.run(SPEC, tmp_path)
-    assert {path.name: path.read_text() for path in tmp_path.glob("*.json*") if path.name != "origin.json"} == before
-
-
-def test_results_without_their_configuration_are_refused(tmp_path: Path) -> None:
-    bcsc.run(SPEC, tmp_path)
-    (tmp_path / "run.toml").write_bytes(b"\xff")
-    with pytest.raises(StateMismatchError, match="run.toml cannot be read.*--restart"):
-        bcsc.run(SPEC, tmp_path)
-    for name in ("run.toml", "metrics.jsonl", "summary.json"):
-        (tmp_path / name).unlink()
-        with pytest.raises(StateMismatchError, match="holds results but no run.toml"):
-            bcsc.run(SPEC, tmp_path)
-
-
-def test_own_data_of_another_size_or_another_loss_is_another_run(tmp_path: Path) -> None:
-    def data(size: int) -> TensorDataset:
-        return TensorDataset(torch.ones(size, 3), torch.zeros(size, dtype=torch.int64))
-
-    settings = {"out": tmp_path, "blocks": 2, "epochs": 1}
-    bcsc.train(nn.Linear(3, 2), data(40), data(5), **settings)
-    with pytest.raises(StateMismatchError, match="data was 'TensorDataset of 40 samples', is"):
-        bcsc.train(nn.Linear(3, 2), data(41), data(5), **settings)
-    with pytest.raises(StateMismatchError, match="model was 'Linear of 8 parameters, cross_entropy', is"):
-        bcsc.train(nn.Linear(3, 2), data(40), data(5), loss_fn=nn.functional.multi_margin_loss, **settings)
-
-
-def test_a_test_loss_that_is_not_finite_is_divergence(tmp_path: Path) -> None:
-    data = TensorDataset(torch.ones(10, 3), torch.zeros(10, dtype=torch.int64))
-    broken = TensorDataset(torch.full((10, 3), math.inf), torch.zeros(10, dtype=torch.int64))
-    with pytest.raises(Diverged, match="The test loss is nan in epoch 1, inner step 1, block 1"):
-        bcsc.train(nn.Linear(3, 2), data, broken, out=tmp_path, blocks=2, epochs=1)
-    assert read_checkpoint(tmp_path / "checkpoint.pt")["rows"] == []
-
-
-def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(WriteError, match="Cannot write in .*Not a directory.*another --out"):
-        bcsc.run(SPEC, tmp_path / "file" / "run")
-
-
-def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
-    model, options = nn.Linear(3, 2), bcsc.RunOptions(checkpoint_every=1)
-    inputs = torch.ones(40, 3)
-    inputs[30:] = math.nan
-    data = TensorDataset(inputs, torch.zeros(40, dtype=torch.int64))
-    call = {"out": tmp_path, "blocks": 2, "epochs": 3, "batch_size": 5, "options": options}
-    with pytest.raises(
-        Diverged, match=r"The loss is nan in epoch 1, inner step \d+, block [01], at learning rate 0.1.*smaller"
-    ):
-        bcsc.train(model, data, data, **call)
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["state"] == "diverged"
-    assert "nan" in summary["message"]
-    saved = read_checkpoint(tmp_path / "checkpoint.pt")
-    assert all(tensor.isfinite().all() for tensor in saved["model"].values())
-    assert saved["losses"].isfinite().all()
-
-
-def test_a_damaged_checkpoint_gives_way_to_the_older_one_and_the_run_ends_the_same(tmp_path: Path) -> None:
-    from tests.unit.runs.test_exact_continuation import assert_same_run
-
-    for name in ("broken", "whole"):
-        tiny_run.train(tmp_path / name)
-    broken = tmp_path / "broken"
-    (broken / "checkpoint.pt").write_bytes((broken / "checkpoint.pt").read_bytes()[:1000])
-    for name in ("summary.json", "metrics.jsonl"):
-        (broken / name).unlink()
-    said = []
-    watcher = _Listener(said)
-    bcsc.train(
-        tiny_run.network(),
-        *tiny_run.sets(),
-        out=broken,
-        options=bcsc.RunOptions(checkpoint_every=3, watcher=watcher),
-        **tiny_run.SETTINGS,
-    )
-    assert any("Going on from checkpoint.previous.pt" in text for text in said)
-    assert_same_run(broken, tmp_path / "whole")
-
-
-class _Listener(bcsc.Watcher):
-    def __init__(self, said: list[str]) -> None:
-        self.said = said
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-
-def test_a_checkpoint_of_another_network_is_refused_and_kept(tmp_path: Path) -> None:
-    tiny_run.train(tmp_path, epochs=1)
-    (tmp_path / "summary.json").unlink()
-    before = (tmp_path / "checkpoint.pt").read_bytes()
-    other = nn.Sequential(nn.Flatten(), nn.Linear(1024, 4), nn.LayerNorm(11))  # of as many parameters
-    with pytest.raises(CheckpointError, match="is not of this run.*--restart"):
-        tiny_run.train(tmp_path, model=other, epochs=1)
-    assert (tmp_path / "checkpoint.pt").read_bytes() == before
-
-
-def test_any_network_and_any_data_set_train(tmp_path: Path) -> None:
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(300, 4, generator=generator)
-    data = TensorDataset(inputs, (inputs[:, 0] > 0).long())
-    result = bcsc.train(nn.Linear(4, 2), data, data, out=tmp_path, blocks=2, epochs=3, batch_size=32)
-    assert result.summary["test_accuracy"]["final"] > 95
-
-
-def test_the_result_gives_the_history_and_the_trained_network_of_a_finished_run_too(tmp_path: Path) -> None:
-    trained = tiny_run.network()
-    first = tiny_run.train(tmp_path, trained, epochs=1)
-    again = tiny_run.train(tmp_path, tiny_run.network(), epochs=1)
-    assert first.model is trained
-    assert again.history == first.history
-    for ours, theirs in zip(again.model.parameters(), trained.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_progress_is_shown_where_there_is_a_terminal_and_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tiny_run.train(tmp_path / "piped", epochs=1)
-    assert capsys.readouterr().out == ""
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    tiny_run.train(tmp_path / "seen", epochs=1)
-    assert "epoch 1/1" in capsys.readouterr().out
-
-
-def test_a_watcher_hears_every_step_and_every_epoch(tmp_path: Path) -> None:
-    heard: list[str] = []
-
-    class Counting(bcsc.Watcher):
-        def after_step(self, loss: torch.Tensor) -> None:
-            heard.append("step")
-
-        def end_epoch(self, row: bcsc.EpochRow) -> None:
-            heard.append(f"epoch {row.epoch}")
-
-    tiny_run.train(tmp_path, epochs=2, watcher=Counting())
-    assert heard == ["step"] * 28 + ["epoch 1"] + ["step"] * 28 + ["epoch 2"]
-
-
-class Hoarder(nn.Module):
-    """Keeps every batch that it is shown in training, and has its gradient taken."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.network, self.seen = tiny_run.network(), []
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if self.training:
-            self.seen.append(images.requires_grad_())
-        return self.network(images)
-
-
-def test_a_network_of_ones_own_may_keep_its_batches(tmp_path: Path) -> None:
-    model = Hoarder()
-    tiny_run.train(tmp_path, model, epochs=1)
-    assert len({images.data_ptr() for images in model.seen}) == len(model.seen) == 28
-    assert all(images.grad is not None for images in model.seen)
-
-
-def test_that_batches_overwrite_each_other_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    overwriting = bcsc.run(SPEC, tmp_path / "overwriting")
-
-    def build(*arguments: object, overwrite: bool) -> FeederData:
-        assert overwrite
-        return FeederData(*arguments, overwrite=False)
-
-    monkeypatch.setattr("bcsc.runs.build.FeederData", build)
-    apart = bcsc.run(SPEC, tmp_path / "apart")
-    assert [row.test_loss for row in apart.history] == [row.test_loss for row in overwriting.history]
-
-
-def test_what_has_no_meaning_for_own_data_is_refused(tmp_path: Path) -> None:
-    data = TensorDataset(torch.ones(2, 1), torch.zeros(2, dtype=torch.int64))
-    with pytest.raises(InvalidArgumentError, match="subset= has no meaning"):
-        bcsc.train(nn.Linear(1, 2), data, data, out=tmp_path, subset=1)
-    with pytest.raises(InvalidArgumentError, match="length of at least 1"):
-        bcsc.train(nn.Linear(1, 2), TensorDataset(torch.ones(0, 1)), data, out=tmp_path)
-    with pytest.raises(InvalidArgumentError, match=r"A setting must be one of .*epochs.*, got 'epoch'"):
-        bcsc.train(nn.Linear(1, 2), data, data, out=tmp_path, epoch=1)
-    with pytest.raises(InvalidArgumentError, match=r"model must be a torch.nn.Module, got str"):
-        bcsc.train("lenet4", data, data, out=tmp_path)
-    with pytest.raises(InvalidArgumentError, match="run takes a RunSpec, got dict"):
-        bcsc.run({"data": "mnist"}, tmp_path)
-    for call in (partial(bcsc.run, SPEC), partial(bcsc.train, nn.Linear(1, 2), data, data)):
-        for out in (None, "", 3):
-            with pytest.raises(InvalidArgumentError, match=f"out must be the path of the run's folder, got {out!r}"):
-                call(out=out)
-        for options in ({}, {"restart": True}, False):
-            with pytest.raises(InvalidArgumentError, match="options must be RunOptions, got (dict|bool)"):
-                call(out=tmp_path, options=options)
-    with pytest.raises(InvalidArgumentError, match="checkpoint_every must be a whole number of at least 1, got 0"):
-        bcsc.RunOptions(checkpoint_every=0)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_tensors_of_a_kind_of_their_own_are_inputs_too(tmp_path: Path) -> None:
-    class Picture(torch.Tensor):
+def test_one_who_only_looks_does_not_keep_a_run_from_beginning(tmp_path: Path) -> None:
+    with RunFolder(tmp_path).locked():
         pass
-
-    data = [(torch.ones(1).as_subclass(Picture), 0)] * 4
-    result = bcsc.train(nn.Linear(1, 2), data, data, out=tmp_path / "run", epochs=1, blocks=1)
-    assert result.summary["state"] == "finished"
-
-
-@pytest.mark.parametrize("data", [TensorDataset(torch.ones(4, 1)), [{"input": 1, "label": 0}] * 4, torch.ones(4, 3)])
-def test_a_data_set_that_gives_no_pairs_is_refused(tmp_path: Path, data: object) -> None:
-    with pytest.raises(InvalidArgumentError, match="must give pairs of an input and a label"):
-        bcsc.train(nn.Linear(1, 2), data, data, out=tmp_path / "run", epochs=1, blocks=1)
+    waits = iter([False, True])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files_of_a_run, "try_lock", lambda _: next(waits))
+        with RunFolder(tmp_path).locked():
+            assert next(waits, None) is None
 
 
-@pytest.mark.parametrize("change", [{"precision": "bf16"}, {"deterministic": True}, {"optimizer": "adamw"}])
-def test_other_ways_to_train(tmp_path: Path, change: dict) -> None:
-    from dataclasses import replace
+def read_number(path: Path) -> int:
+    """Stands in for the reader of checkpoints."""
+    if not path.read_bytes().isdigit():
+        raise CheckpointError(f"{path} cannot be read.")
+    return int(path.read_bytes())
 
-    result = bcsc.run(replace(SPEC, epochs=1, **change), tmp_path)
-    assert math.isfinite(result.history[0].train_loss)
-    assert not torch.are_deterministic_algorithms_enabled()
+
+def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.read_checkpoint(read_number) == (None, None)
+    for number in range(3):
+        folder.write_checkpoint(str(number).encode())
+    assert folder.read_checkpoint(read_number) == (2, None)
+    assert read_number(tmp_path / PREVIOUS) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [PREVIOUS, NEWEST]
+
+
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_and_it_is_said(tmp_path: Path) -> None:
+    for content in (b"1", b"damaged"):
+        RunFolder(tmp_path).write_checkpoint(content)
+    complaint = f"{tmp_path / NEWEST} cannot be read. Going on from {PREVIOUS}."
+    assert RunFolder(tmp_path).read_checkpoint(read_number) == (1, complaint)
+
+
+def test_the_good_checkpoint_survives_a_crash_in_the_save_after_the_fallback(tmp_path: Path, monkeypatch) -> None:
+    folder = RunFolder(tmp_path)
+    for content in (b"1", b"damaged"):
+        folder.write_checkpoint(content)
+    folder.set_damaged_checkpoint_aside()
+    replace = os.replace
+
+    def crash(source: Path, target: Path) -> None:
+        if Path(target).name == NEWEST:
+            raise OSError(errno.EIO, "crash")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(WriteError, match="crash"):
+        folder.write_checkpoint(b"3")
+    assert folder.read_checkpoint(read_number)[0] == 1
+    assert (tmp_path / "checkpoint.damaged.pt").read_bytes() == b"damaged"
+
+
+def test_two_damaged_checkpoints_are_an_error_that_names_the_way_out(tmp_path: Path) -> None:
+    for _ in range(2):
+        RunFolder(tmp_path).write_checkpoint(b"no checkpoint")
+    with pytest.raises(CheckpointError, match="checkpoint.pt cannot be read.*previous.pt cannot be read.*--restart"):
+        RunFolder(tmp_path).read_checkpoint(read_number)

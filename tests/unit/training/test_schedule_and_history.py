@@ -1,9 +1,15 @@
 """The paper's staircase and the columns of its tables."""
 
+from pathlib import Path
+from statistics import fmean, pstdev
+
 import pytest
 import torch
+from torch import nn
+from torch.utils.data import TensorDataset
 
-from bcsc.training.history import EpochRow, accuracy_summary, mean_and_deviation, per_second
+import bcsc
+from bcsc.training.history import EpochRow, accuracy_summary, per_second
 from bcsc.training.schedule import learning_rate
 
 
@@ -43,11 +49,15 @@ def test_the_summary_has_the_columns_of_the_papers_tables() -> None:
     assert accuracy_summary(rows([30.0]), epochs=1)["last_half"] == 30.0
 
 
-def test_the_deviation_is_over_the_mini_batches() -> None:
-    mean, deviation = mean_and_deviation([torch.tensor(1.0), torch.tensor(3.0)])
-    assert (mean, deviation) == (2.0, 1.0)
-
-
 def test_a_clock_that_stands_still_measures_no_rate() -> None:
     assert per_second(100, 4.0) == 25.0
     assert per_second(100, 0.0) == 0.0
+
+
+def test_the_training_loss_has_its_mean_and_deviation_over_the_mini_batches(tmp_path: Path) -> None:
+    inputs, labels = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 1, 1])
+    data, model = TensorDataset(inputs, labels), nn.Linear(1, 2)
+    losses = nn.functional.cross_entropy(model(inputs), labels, reduction="none").tolist()
+    row = bcsc.train(model, data, data, out=tmp_path, method="sgd", epochs=1, batch_size=1, lr=0.0).history[0]
+    assert (row.train_loss, row.train_loss_std) == pytest.approx((fmean(losses), pstdev(losses)))
+    assert row.train_loss_std > 0.01

@@ -43,7 +43,7 @@ def device_name(device: str) -> str:
 
 def source_commit() -> str | None:
     """The commit of the source tree that is running, marked if changed since; nothing for an installed package."""
-    here = Path(__file__).resolve().parents[3]
+    here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None
     try:
