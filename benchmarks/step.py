@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from bcsc import models
+from bcsc.choices import MASKS
 from bcsc.optim.block_cyclic import BlockCyclic
-from bcsc.optim.masking import STEPS
 from benchmarks.clock import Action, Ratio, Size, interleaved
 from benchmarks.problem import BLOCKS, fused_sgd
 
@@ -24,7 +24,7 @@ def measure_network(model: str, rounds: int) -> list[Ratio]:
     """All three masks; the goal is for the paper's."""
     network = with_gradients(model)
     bare = fused_sgd(network)
-    optimizers = {mask: BlockCyclic(fused_sgd(network), BLOCKS, mask=mask) for mask in STEPS}
+    optimizers = {mask: BlockCyclic(fused_sgd(network), BLOCKS, mask=mask) for mask in MASKS}
     contestants: dict[str, Action] = {"bare": bare.step}
     contestants |= {mask: optimizer.step for mask, optimizer in optimizers.items()}
     medians = interleaved(contestants, rounds)
@@ -36,7 +36,7 @@ def measure_network(model: str, rounds: int) -> list[Ratio]:
             2.0 if mask == "update" else None,
             {mask: medians[mask], "bare": medians["bare"]},
         )
-        for mask in STEPS
+        for mask in MASKS
     ]
 
 

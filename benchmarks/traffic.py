@@ -13,9 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bcsc import BlockCyclic, models
 from bcsc.choices import Mask
+from bcsc.distributed.block_gradients import sum_before_steps
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
-from bcsc.distributed.exact import sum_before_steps
 from bcsc.distributed.process_group import process_group
 
 ROUNDS = 16

@@ -114,7 +114,7 @@ def test_three_blocks_do_what_the_mask_says(info: OptimizerInfo, options: dict, 
         gradients = [p.grad.clone() for p in parameters]
         bare, bare_parameters = copy.deepcopy((optimizer.base, parameters))
         before, state_before = copy.deepcopy((parameters, state_of(optimizer, parameters)))
-        inside = [labels == optimizer.block for labels in optimizer.cut().labels]
+        inside = [labels == optimizer.block for labels in optimizer.epoch_blocks().labels]
         for twin, gradient, here in zip(bare_parameters, gradients, inside, strict=True):
             twin.grad = torch.where(here, gradient, 0) if mask == "gradient" else gradient.clone()
         optimizer.step()

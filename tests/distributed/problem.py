@@ -5,10 +5,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from bcsc.distributed.block_gradients import sum_before_steps
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
-from bcsc.distributed.exact import sum_before_steps
 from bcsc.optim.methods import METHODS, build_method
 from bcsc.runs.batches import LoaderData
 from bcsc.training.trainer import Plan, Trainer

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcsc.distributed.agreement import RanksDisagreeError, check_agreement, fingerprint, odd_ones_out
+from bcsc.distributed.block_gradients import indices_by_label, packed, unpack_
 from bcsc.distributed.collectives import RankLostError, Ranks
 from bcsc.distributed.division import Division
-from bcsc.distributed.packing import packed, unpack_
 from bcsc.distributed.process_group import process_group
 from bcsc.distributed.rank_sampler import RankSampler
 from bcsc.errors import InvalidArgumentError
@@ -41,17 +41,19 @@ def test_merged_losses_are_sums_of_parts_or_stand_in_the_order_of_the_steps():
     assert Division(0, 2, "steps").merged([first, second]).tolist() == [1.0, 10.0, 2.0, 20.0]
 
 
-@given(st.lists(st.sampled_from([(3,), (2, 3), ()]), min_size=1), st.booleans())
-def test_unpacking_puts_back_what_was_packed(shapes, masked):
+@given(st.lists(st.sampled_from([(3,), (2, 3), (), (0, 2)]), min_size=1))
+def test_unpacking_puts_back_what_was_packed(shapes):
     generator = torch.Generator().manual_seed(0)
     tensors = [torch.rand(shape, generator=generator) for shape in shapes]
-    masks = [torch.rand(shape, generator=generator) < 0.5 for shape in shapes] if masked else None
-    copies = [tensor.clone() for tensor in tensors]
-    flat = packed(tensors, masks)
-    unpack_(flat * 2, tensors, masks)
-    for i, (copy, tensor) in enumerate(zip(copies, tensors, strict=True)):
-        inside = masks[i] if masks else torch.ones_like(copy, dtype=torch.bool)
-        assert torch.equal(tensor, torch.where(inside, copy * 2, copy))
+    doubled = [tensor * 2 for tensor in tensors]
+    unpack_(packed(tensors) * 2, tensors)
+    assert all(map(torch.equal, tensors, doubled))
+
+
+@given(st.lists(st.integers(0, 4), min_size=1))
+def test_every_label_has_its_indices_in_order(labels):
+    found = indices_by_label(torch.tensor(labels, dtype=torch.uint8), 6)
+    assert [indices.tolist() for indices in found] == [[i for i, x in enumerate(labels) if x == j] for j in range(6)]
 
 
 def test_a_fingerprint_changes_with_any_bit_and_any_word():

@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bcsc.distributed.hook import active_block_hook
+from bcsc.distributed.block_gradients import active_block_hook
 from bcsc.distributed.rank_sampler import RankSampler
 from bcsc.optim.methods import build_method
 from bcsc.training.watcher import Watcher

@@ -20,36 +20,46 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import SGD
+from torch.optim import SGD, Optimizer
 
+from bcsc.distributed.block_gradients import indices_by_label, packed, unpack_
 from bcsc.distributed.collectives import Ranks
-from bcsc.distributed.packing import packed, unpack_
 from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
-from bcsc.optim.block_cyclic import BlockCyclic, Cut
-from bcsc.optim.masking import STEPS, Share
-from bcsc.optim.partition import label_dtype
+from bcsc.optim.block_cyclic import BlockCyclic
+from bcsc.optim.masking import masked_step
+from bcsc.optim.partition import EpochBlocks
 
 NOT_BY_ELEMENT = ("Adafactor", "Muon")  # what they do to a scalar depends on the rest of its tensor
 
 
 class Ownership:
-    """One epoch's blocks shared out: of every parameter the owner of each scalar, and the piece that this rank owns."""
+    """One epoch's blocks shared out. All parameters packed are one vector; those that a rank owns, its pieces, another.
 
-    def __init__(self, cut: Cut, ranks: Ranks) -> None:
-        self.cut = cut
-        self.labels = [labels.expand_as(p) for p, labels in zip(cut.parameters, cut.labels, strict=True)]
-        self.owners = [(labels.int() % ranks.size).to(label_dtype(ranks.size)) for labels in self.labels]
-        mine = self.owned_by(ranks.rank)
-        self.pieces = [p.detach()[own] for p, own in zip(cut.parameters, mine, strict=True)]
-        self.piece_labels = [labels[own] for labels, own in zip(self.labels, mine, strict=True)]
+    Attributes:
+        of_ranks: for each rank where in the vector is what it owns.
+        of_blocks: for each block where in the vector its scalars are.
+        pieces: of each parameter what this rank owns.
+        piece_blocks: the blocks of the pieces. Whether a step moves some of a tensor is asked of the whole tensor.
+        of_blocks_in_pieces: for each block where in the packed pieces its scalars are.
+    """
 
-    def owned_by(self, rank: int) -> list[Tensor]:
-        """Of every parameter, which scalars a rank owns."""
-        return [owners == rank for owners in self.owners]
+    def __init__(self, blocks: EpochBlocks, num_blocks: int, ranks: Ranks) -> None:
+        self.blocks = blocks
+        labels = packed(blocks.labels)
+        owners = labels.int() % ranks.size
+        self.of_ranks = indices_by_label(owners, ranks.size)
+        self.of_blocks = indices_by_label(labels, num_blocks)
+        self.owners = torch.split(owners, [p.numel() for p in blocks.parameters])
+        mine = self.of_ranks[ranks.rank]
+        sizes = [int((own == ranks.rank).sum()) for own in self.owners]
+        piece_labels = labels.index_select(0, mine)
+        self.pieces = [p.new_empty(size) for p, size in zip(blocks.parameters, sizes, strict=True)]
+        self.piece_blocks = EpochBlocks(self.pieces, torch.split(piece_labels, sizes), present=blocks.present)
+        self.of_blocks_in_pieces = indices_by_label(piece_labels, num_blocks)
 
-    def in_block(self, block: int) -> list[Tensor]:
-        """Of every parameter, which scalars are in a block."""
-        return [labels == block for labels in self.labels]
+    def of_parameter(self, index: int, ranks: Ranks) -> tuple[Tensor, ...]:
+        """For each rank where in one flattened parameter is what it owns."""
+        return indices_by_label(self.owners[index], ranks.size)
 
 
 class BlockParallel:
@@ -66,7 +76,7 @@ class BlockParallel:
     """
 
     def __init__(self, optimizer: BlockCyclic, ranks: Ranks) -> None:
-        refuse_unfit(optimizer, ranks)
+        refuse_in_parallel(optimizer, ranks)
         self.optimizer, self.ranks = optimizer, ranks
         self._owned: Ownership | None = None
         self._state: defaultdict[Tensor, Any] = defaultdict(dict)
@@ -96,16 +106,17 @@ class BlockParallel:
     @torch.no_grad()
     def step(self) -> None:
         """One round: this rank's gradients are those of inner step ``inner_step + rank``."""
-        owned = self._own()
-        for p, piece, own in zip(owned.cut.parameters, owned.pieces, owned.owned_by(self.ranks.rank), strict=True):
-            piece.copy_(p[own])
-        blocks = [self.block_at(self.inner_step + rank) for rank in range(self.ranks.size)]
+        owned, ranks, conduct = self._own(), self.ranks, self.optimizer.conduct()
+        unpack_(packed(owned.blocks.parameters).index_select(0, owned.of_ranks[ranks.rank]), owned.pieces)
+        active = [self.block_at(self.inner_step + rank) for rank in range(ranks.size)]
         gradients = self._piece_gradients(owned)
-        with self._base_on_pieces(owned):
-            for block, of_step in zip(blocks, gradients, strict=True):
-                STEPS[self.optimizer.mask](self.optimizer.base, shares(owned, of_step, block))
+        with self._base_on_pieces(owned) as base:
+            for block, of_step in zip(active, gradients, strict=True):
+                for piece, gradient in zip(owned.pieces, of_step, strict=True):
+                    piece.grad = gradient
+                masked_step(base, owned.piece_blocks, block, self.optimizer.mask, conduct)
                 self.optimizer.advance()
-        self._spread(owned, blocks)
+        self._spread(owned, active)
 
     def state_dict(self) -> dict[str, Any]:
         """The wrapped optimizer's, with every rank's pieces put together."""
@@ -125,96 +136,86 @@ class BlockParallel:
 
     def _own(self) -> Ownership:
         """This epoch's ownership. When the blocks change, the state moves to its new owners."""
-        cut, base = self.optimizer.cut(), self.optimizer.base
-        if self._owned is None or self._owned.cut is not cut:
+        blocks, base = self.optimizer.epoch_blocks(), self.optimizer.base
+        if self._owned is None or self._owned.blocks is not blocks:
             whole = base.state if self._owned is None else self._whole_state(self._owned)
-            self._owned = Ownership(cut, self.ranks)
-            mine = zip(cut.parameters, self._owned.pieces, self._owned.owned_by(self.ranks.rank), strict=True)
-            self._state = defaultdict(
-                dict, {piece: piece_of_state(whole[p], p, own) for p, piece, own in mine if whole.get(p)}
-            )
+            self._owned = Ownership(blocks, self.optimizer.num_blocks, self.ranks)
+            self._state = defaultdict(dict)
+            for i, (p, piece) in enumerate(zip(blocks.parameters, self._owned.pieces, strict=True)):
+                if whole.get(p):
+                    mine = self._owned.of_parameter(i, self.ranks)[self.ranks.rank]
+                    self._state[piece] = piece_of_state(whole[p], p, mine)
             base.state = defaultdict(dict)
         return self._owned
 
-    def _piece_gradients(self, owned: Ownership) -> list[list[Tensor]]:
-        """For every step of the round the gradients of the pieces, of those parameters that have one."""
-        ranks, keep = self.ranks, [p.grad is not None for p in owned.cut.parameters]
-        gradients = [p.grad for p in owned.cut.parameters if p.grad is not None]
-        sizes = [len(piece) for piece in kept(owned.pieces, keep)]
-        outgoing = [packed(gradients, kept(owned.owned_by(rank), keep)) for rank in range(ranks.size)]
+    def _piece_gradients(self, owned: Ownership) -> list[list[Tensor | None]]:
+        """For every step of the round the gradients of the pieces; none for those whose parameter has none."""
+        ranks, parameters = self.ranks, owned.blocks.parameters
+        whole = packed([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
+        sizes = [len(piece) for piece in owned.pieces]
         if self.optimizer.mask == "update":
+            outgoing = [whole.index_select(0, indices) for indices in owned.of_ranks]
             flat = ranks.exchange(outgoing, [sum(sizes)] * ranks.size)
         else:
-            mine = outgoing[ranks.rank]
+            mine = whole.index_select(0, owned.of_ranks[ranks.rank])
             flat = [mine if rank == ranks.rank else torch.zeros_like(mine) for rank in range(ranks.size)]
-        return [list(torch.split(of_step, sizes)) for of_step in flat]
+        return [
+            [
+                None if p.grad is None else part.to(p.dtype)
+                for p, part in zip(parameters, torch.split(of_step, sizes), strict=True)
+            ]
+            for of_step in flat
+        ]
 
     @contextmanager
-    def _base_on_pieces(self, owned: Ownership) -> Iterator[None]:
+    def _base_on_pieces(self, owned: Ownership) -> Iterator[Optimizer]:
         """Let the base have the pieces for parameters, and their state."""
         base = self.optimizer.base
         groups = base.param_groups
-        piece_of = {id(p): piece for p, piece in zip(owned.cut.parameters, owned.pieces, strict=True)}
+        piece_of = {id(p): piece for p, piece in zip(owned.blocks.parameters, owned.pieces, strict=True)}
         base.param_groups = [
             {**group, "params": [piece_of[id(p)] for p in group["params"] if id(p) in piece_of]} for group in groups
         ]
         base.state = self._state
         try:
-            yield
+            yield base
         finally:
             base.param_groups, base.state = groups, defaultdict(dict)
 
-    def _spread(self, owned: Ownership, blocks: Sequence[int]) -> None:
+    def _spread(self, owned: Ownership, active: Sequence[int]) -> None:
         """Give every rank what the owners have moved."""
-        ranks, parameters = self.ranks, owned.cut.parameters
-        if self.optimizer.mask == "gradient":
-            moved = [owned.owned_by(rank) for rank in range(ranks.size)]
-            mine = packed(owned.pieces)
-        else:
-            moved = [owned.in_block(block) for block in blocks]
-            mine = packed(owned.pieces, [labels == blocks[ranks.rank] for labels in owned.piece_labels])
-        self._place(mine, moved, parameters)
+        moved, mine = owned.of_ranks, packed(owned.pieces)
+        if self.optimizer.mask != "gradient":
+            moved = tuple(owned.of_blocks[block] for block in active)
+            mine = mine.index_select(0, owned.of_blocks_in_pieces[active[self.ranks.rank]])
+        parameters = owned.blocks.parameters
+        unpack_(self._placed(mine, moved, packed(parameters)), parameters)
 
-    def _place(self, mine: Tensor, masks: Sequence[Sequence[Tensor]], tensors: Sequence[Tensor]) -> None:
-        """Send the scalars that are ``mine`` to all, and put everyone's where that rank's masks say."""
-        sizes = [sum(int(mask.sum()) for mask in of_rank) for of_rank in masks]
-        received = self.ranks.exchange([mine] * self.ranks.size, sizes)
-        for flat, of_rank in zip(received, masks, strict=True):
-            unpack_(flat, tensors, of_rank)
+    def _placed(self, mine: Tensor, places: Sequence[Tensor], flat: Tensor) -> Tensor:
+        """Send the scalars that are ``mine`` to all, and put everyone's where that rank's belong in ``flat``."""
+        received = self.ranks.exchange([mine] * self.ranks.size, [len(indices) for indices in places])
+        for part, indices in zip(received, places, strict=True):
+            flat.index_copy_(0, indices, part)
+        return flat
 
     def _whole_state(self, owned: Ownership) -> defaultdict[Tensor, Any]:
         """The state of whole parameters, from the pieces of all ranks."""
         whole: defaultdict[Tensor, Any] = defaultdict(dict)
-        for i, (p, piece) in enumerate(zip(owned.cut.parameters, owned.pieces, strict=True)):
-            masks = [[owned.owners[i] == rank] for rank in range(self.ranks.size)]
+        for i, (p, piece) in enumerate(zip(owned.blocks.parameters, owned.pieces, strict=True)):
             for name, value in self._state.get(piece, {}).items():
                 whole[p][name] = value
                 if isinstance(value, Tensor) and value.shape == piece.shape:
+                    flat = value.new_empty(p.numel())
                     whole[p][name] = torch.empty_like(p, dtype=value.dtype, requires_grad=False)
-                    self._place(value, masks, [whole[p][name]])
+                    unpack_(self._placed(value, owned.of_parameter(i, self.ranks), flat), [whole[p][name]])
         return whole
 
 
-def kept(items: Sequence[Tensor], keep: Sequence[bool]) -> list[Tensor]:
-    """The items that are to be kept."""
-    return [item for item, wanted in zip(items, keep, strict=True) if wanted]
-
-
-def shares(owned: Ownership, gradients: Sequence[Tensor], block: int) -> list[Share]:
-    """What of every piece is in a block. Whether a whole tensor takes part is asked of the tensor, as it is alone."""
-    keep = [p.grad is not None for p in owned.cut.parameters]
-    present = [blocks for blocks, wanted in zip(owned.cut.present, keep, strict=True) if wanted]
-    return [
-        Share(piece, gradient, labels, block, blocks == [block], block not in blocks)
-        for piece, gradient, labels, blocks in zip(
-            kept(owned.pieces, keep), gradients, kept(owned.piece_labels, keep), present, strict=True
-        )
-    ]
-
-
-def piece_of_state(state: dict[str, Any], parameter: Tensor, own: Tensor) -> dict[str, Any]:
+def piece_of_state(state: dict[str, Any], parameter: Tensor, mine: Tensor) -> dict[str, Any]:
     """The part of a parameter's state that belongs to a piece; what is not by element goes with every piece."""
-    return {name: x[own] if is_by_element(name, x, parameter) else x for name, x in state.items()}
+    return {
+        name: x.flatten().index_select(0, mine) if is_by_element(name, x, parameter) else x for name, x in state.items()
+    }
 
 
 def is_by_element(name: str, value: Any, parameter: Tensor) -> bool:
@@ -222,7 +223,7 @@ def is_by_element(name: str, value: Any, parameter: Tensor) -> bool:
     return isinstance(value, Tensor) and value.shape == parameter.shape and name != "step"
 
 
-def refuse_unfit(optimizer: BlockCyclic, ranks: Ranks) -> None:
+def refuse_in_parallel(optimizer: BlockCyclic, ranks: Ranks) -> None:
     """Refuse what cannot be made several steps at a time."""
     if optimizer.order != "cyclic":
         raise InvalidArgumentError(
@@ -234,7 +235,7 @@ def refuse_unfit(optimizer: BlockCyclic, ranks: Ranks) -> None:
             f"The number of ranks must divide the number of blocks in the block-parallel mode, "
             f"got {ranks.size} ranks and {optimizer.num_blocks} blocks."
         )
-    if type(optimizer.base) is not SGD and any(p.dim() == 0 for p in optimizer.cut().parameters):
+    if type(optimizer.base) is not SGD and any(p.dim() == 0 for p in optimizer.epoch_blocks().parameters):
         raise UnsupportedOptimizerError(
             "The block-parallel mode cannot tell a scalar parameter's own state from its step count with a base other "
             "than SGD. Give the parameter a shape of (1,), or take the exact mode."

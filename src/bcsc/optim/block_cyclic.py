@@ -1,8 +1,8 @@
 """The optimizer: one block of the parameters per step, around any dense ``torch.optim`` optimizer."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,22 +10,13 @@ from torch.optim import LBFGS, Optimizer, SparseAdam
 
 from bcsc.choices import GRANULARITIES, MASKS, ORDERS, Granularity, Mask, Order
 from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_least, check_choice, check_same_setup
-from bcsc.optim.block_sgd import step_as_sgd
-from bcsc.optim.masking import STEPS, Share, given_gradients
-from bcsc.optim.partition import check_num_blocks, draw_blocks
+from bcsc.optim.bases import Conduct, observed_conduct, settings_of
+from bcsc.optim.masking import given_gradients, masked_step
+from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
 from bcsc.seeding import stream_key
 
 OWN_STATE = "block_cyclic"
-
-
-class Cut(NamedTuple):
-    """The blocks of one epoch: for each trainable parameter the labels of its scalars and the blocks among them."""
-
-    name: tuple[object, ...]  # what it was drawn from, beside the shapes
-    parameters: list[Tensor]
-    labels: list[Tensor]
-    present: list[list[int]]
 
 
 def shared_with_base(name: str) -> Any:
@@ -92,7 +83,8 @@ class BlockCyclic(Optimizer):
             check_at_least("steps_per_epoch", steps_per_epoch, 1)
         self.steps_per_epoch = steps_per_epoch
         self._position = Position()
-        self._cut: Cut | None = None
+        self._blocks: EpochBlocks | None = None
+        self._conducts: dict[Hashable, Conduct] = {}
         check_num_blocks(self.num_blocks, [p.shape for p in self._trainable()], granularity)
         # As after unpickling: sets up the hooks. Optimizer.__init__ would make parameter groups and state of our own.
         super().__setstate__({})
@@ -133,10 +125,11 @@ class BlockCyclic(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        shares = self._shares()
+        blocks = self.epoch_blocks()
+        for p in blocks.parameters:
+            refuse_sparse(p.grad)
         with given_gradients((p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None):
-            if not step_as_sgd(self.base, shares, self.mask):
-                STEPS[self.mask](self.base, shares)
+            masked_step(self.base, blocks, self.block, self.mask, self.conduct())
         self.advance()
         return loss
 
@@ -144,17 +137,25 @@ class BlockCyclic(Optimizer):
         """Go to the next inner step without making this one."""
         self._position.advance(self.steps_per_epoch)
 
-    def cut(self) -> Cut:
+    def epoch_blocks(self) -> EpochBlocks:
         """This epoch's blocks, drawn when first asked for and again if other parameters are trainable by now."""
-        trainable, name = self._trainable(), (self.seed, self.epoch, self.num_blocks, self.granularity)
-        cut = self._cut
-        if cut is None or cut.name != name or list(map(id, cut.parameters)) != list(map(id, trainable)):
+        trainable, drawn_from = self._trainable(), (self.seed, self.epoch, self.num_blocks, self.granularity)
+        blocks = self._blocks
+        same = blocks is not None and list(map(id, blocks.parameters)) == list(map(id, trainable))
+        if blocks is None or not same or blocks.drawn_from != drawn_from:
             shapes = [p.shape for p in trainable]
-            drawn = draw_blocks(shapes, self.num_blocks, granularity=self.granularity, seed=self.seed, epoch=self.epoch)
-            present = [torch.bincount(labels.flatten()).nonzero().flatten().tolist() for labels in drawn]
-            labels = [laid_out_as(p, labels) for p, labels in zip(trainable, drawn, strict=True)]
-            self._cut = cut = Cut(name, trainable, labels, present)
-        return cut
+            labels = draw_blocks(
+                shapes, self.num_blocks, granularity=self.granularity, seed=self.seed, epoch=self.epoch
+            )
+            self._blocks = blocks = EpochBlocks(trainable, labels, drawn_from=drawn_from)
+        return blocks
+
+    def conduct(self) -> Conduct:
+        """What the base does with its present settings."""
+        settings = settings_of(self.base)
+        if settings not in self._conducts:
+            self._conducts[settings] = observed_conduct(self.base)
+        return self._conducts[settings]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the current epoch's blocks are drawn anew over all parameters."""
@@ -187,7 +188,7 @@ class BlockCyclic(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("base", "num_blocks", "seed", "mask", "granularity", "order", "steps_per_epoch", "_position")
-        return {**{name: self.__dict__[name] for name in own}, "_cut": None}
+        return {**{name: self.__dict__[name] for name in own}, "_blocks": None, "_conducts": {}}
 
     def __repr__(self) -> str:
         setup = ", ".join(f"{name}={value!r}" for name, value in self._setup().items() if name != "base")
@@ -223,24 +224,6 @@ class BlockCyclic(Optimizer):
             )
         Position().restore(own["epoch"], own["step"])  # refuses what is not a position before anything is changed
         return own
-
-    def _shares(self) -> list[Share]:
-        """Every parameter that is about to step, with what of it is in the active block."""
-        _, parameters, labels, present = self.cut()
-        block = self.block
-        shares = []
-        for p, p_labels, p_present in zip(parameters, labels, present, strict=True):
-            if p.grad is not None:
-                refuse_sparse(p.grad)
-                shares.append(Share(p, p.grad, p_labels, block, p_present == [block], block not in p_present))
-        return shares
-
-
-def laid_out_as(parameter: Tensor, labels: Tensor) -> Tensor:
-    """The labels on the parameter's device and, where there is one per scalar, in its memory layout."""
-    if labels.shape == parameter.shape and not parameter.is_contiguous():
-        return torch.empty_like(parameter, dtype=labels.dtype, requires_grad=False).copy_(labels)
-    return labels.to(parameter.device)
 
 
 def describe_shapes(shapes: list[list[int]]) -> str:
@@ -279,9 +262,9 @@ def refuse_differentiable(base: Optimizer, groups: list[dict[str, Any]]) -> None
         )
 
 
-def refuse_sparse(gradient: Tensor) -> None:
+def refuse_sparse(gradient: Tensor | None) -> None:
     """Refuse a gradient that has no value for every scalar."""
-    if gradient.layout != torch.strided:
+    if gradient is not None and gradient.layout != torch.strided:
         raise UnsupportedOptimizerError(
             f"BlockCyclic needs dense gradients, got one of layout {gradient.layout} for a parameter of shape "
             f"{tuple(gradient.shape)}. Build the layer without sparse=True, or call to_dense() on its gradient."

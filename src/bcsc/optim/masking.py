@@ -2,48 +2,119 @@
 
 Paper -> code (Eq. 8):  w - eta Q_j^T G  is written for plain gradient steps, where masking the update, the gradient or
 everything is the same. With momentum, decay or accumulators the three differ (docs/decisions/0001): one function each.
+
+All scalars of one device and type are handled in a few operations, however many tensors they are in, and none of the
+operations waits for the device.
 """
 
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from bcsc.choices import Mask
+from bcsc.optim.bases import Conduct, initial_state, per_element_state, start_fused_momenta
+from bcsc.optim.partition import EpochBlocks, FlatMemory, Place
+
+PARAMETER, GRADIENT = "(parameter)", "(gradient)"  # names that no state of a base has
 
 
-class Share(NamedTuple):
-    """A parameter that is about to step, and which of its scalars are in the active block."""
+class Entry(NamedTuple):
+    """A tensor with a value for every scalar of a parameter: the parameter, its gradient, or a part of its state."""
 
-    parameter: Tensor
-    gradient: Tensor
-    labels: Tensor
-    block: int
-    whole: bool
-    empty: bool
+    name: str
+    number: int  # of the parameter
+    tensor: Tensor
 
-    def put_back_outside(self, tensor: Tensor, before: Tensor) -> None:
-        """Outside the block, give ``tensor`` the bits it had ``before``."""
-        if self.empty:
-            tensor.copy_(before)
-        else:
-            torch.where(self.labels == self.block, tensor, before, out=tensor)
 
-    def masked_gradient(self) -> Tensor:
-        """The gradient inside the block, zero outside."""
-        return torch.where(self.labels == self.block, self.gradient, 0)
+class Slot(NamedTuple):
+    """Where the entries of one name, device and type are copied to."""
+
+    memory: FlatMemory
+    name: str
+    dtype: torch.dtype
+
+    def place(self, purpose: str) -> Place:
+        """The memory for copies with a purpose."""
+        return self.memory.place((self.name, purpose), self.dtype)
+
+
+class ActiveBlock:
+    """The block that a step moves, of the parameters that have a gradient."""
+
+    def __init__(self, blocks: EpochBlocks, block: int) -> None:
+        self.blocks, self.block = blocks, block
+        self.parameters = [Entry(PARAMETER, i, p) for i, p in enumerate(blocks.parameters) if p.grad is not None]
+        self.gradients = [Entry(GRADIENT, i, p.grad) for _, i, p in self.parameters if p.grad is not None]
+        self._inside: dict[tuple[FlatMemory, torch.dtype], Tensor] = {}
+
+    def has_none_of(self, parameter: Entry) -> bool:
+        """Whether all of a parameter's scalars are outside the block."""
+        return self.block not in self.blocks.present[parameter.number]
+
+    def has_all_of(self, parameter: Entry) -> bool:
+        """Whether all of a parameter's scalars are inside the block."""
+        return self.blocks.present[parameter.number] == [self.block]
+
+    def copied(self, entries: Sequence[Entry], purpose: str) -> list[Tensor]:
+        """Copies of the tensors, in memory that is theirs for this purpose at every step."""
+        copies = self.copies(entries, purpose)
+        copy_all(copies, [entry.tensor for entry in entries])
+        return copies
+
+    def copies(self, entries: Iterable[Entry], purpose: str) -> list[Tensor]:
+        """What was last copied with this purpose."""
+        return [self._slot(entry).place(purpose).parts[entry.number] for entry in entries]
+
+    def masked_gradients(self) -> list[Tensor]:
+        """The gradients inside the block, zeros outside."""
+        masked = self.copied(self.gradients, "masked")
+        for slot in self._slots(self.gradients):
+            slot.place("masked").bits.mul_(self.inside(slot))
+        return masked
+
+    def put_back_outside(self, entries: Sequence[Entry]) -> None:
+        """Outside the block, give the tensors the bits that were copied ``"before"``."""
+        self.copied(entries, "after")
+        for slot in self._slots(entries):
+            before, after = slot.place("before").bits, slot.place("after").bits
+            before.addcmul_(after.sub_(before), self.inside(slot))
+        copy_all([entry.tensor for entry in entries], self.copies(entries, "before"))
+
+    def inside(self, slot: Slot) -> Tensor:
+        """For all scalars of a slot, one inside the block and zero outside; an integer of the scalars' size."""
+        key = slot.memory, slot.place("before").bits.dtype
+        if key not in self._inside:
+            labels = slot.memory.place("labels", self.blocks.label_dtype)
+            inside = slot.memory.place("inside", key[1])
+            torch.eq(labels.flat, self.block, out=inside.flat)
+            self._inside[key] = inside.bits
+        return self._inside[key]
+
+    def _slot(self, entry: Entry) -> Slot:
+        return Slot(self.blocks.memory_of[entry.number], entry.name, entry.tensor.dtype)
+
+    def _slots(self, entries: Iterable[Entry]) -> Iterable[Slot]:
+        return dict.fromkeys(map(self._slot, entries))
+
+
+def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy every source to its target, at once those of one device and type."""
+    alike: dict[object, tuple[list[Tensor], list[Tensor]]] = {}
+    for target, source in zip(targets, sources, strict=True):
+        some_targets, some_sources = alike.setdefault((target.device, target.dtype), ([], []))
+        some_targets.append(target)
+        some_sources.append(source)
+    for some_targets, some_sources in alike.values():
+        torch._foreach_copy_(some_targets, some_sources)
 
 
 @contextmanager
 def given_gradients(pairs: Iterable[tuple[Tensor, Tensor | None]]) -> Iterator[None]:
-    """Let the base see these gradients; the user's own come back as they were.
-
-    Hand over copies only: SGD with ``nesterov`` and ``foreach``, for one, writes into the gradients it is given.
-    """
+    """Let the base see these gradients; the user's own come back as they were."""
     own = []
     try:
         for parameter, gradient in pairs:
@@ -51,88 +122,90 @@ def given_gradients(pairs: Iterable[tuple[Tensor, Tensor | None]]) -> Iterator[N
             parameter.grad = gradient
         yield
     finally:
-        for parameter, gradient in own:
+        for parameter, gradient in reversed(own):
             parameter.grad = gradient
 
 
-def step_masking_update(base: Optimizer, shares: Sequence[Share]) -> None:
+def gradients_to_give(active: ActiveBlock, conduct: Conduct) -> list[tuple[Tensor, Tensor | None]]:
+    """Copies of the gradients for a base that would write into the user's own; else nothing."""
+    if not conduct.writes_into_gradients:
+        return []
+    parameters = [parameter.tensor for parameter in active.parameters]
+    return list(zip(parameters, active.copied(active.gradients, "copy"), strict=True))
+
+
+def step_unmasked(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
+    """The base's own step."""
+    with given_gradients(gradients_to_give(active, conduct)):
+        base.step()
+
+
+def step_masking_update(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
     """The base's state learns from the whole gradient; only the block's parameters move."""
-    held = [(share, share.parameter.clone()) for share in shares if not share.whole]
-    with given_gradients((share.parameter, share.gradient.clone()) for share in shares):
-        base.step()
-    for share, before in held:
-        share.put_back_outside(share.parameter, before)
+    active.copied(active.parameters, "before")
+    step_unmasked(base, active, conduct)
+    active.put_back_outside(active.parameters)
 
 
-def step_masking_gradient(base: Optimizer, shares: Sequence[Share]) -> None:
+def step_masking_gradient(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
     """The base steps every parameter, on a gradient that is zero outside the block."""
-    with given_gradients((share.parameter, share.masked_gradient()) for share in shares):
+    parameters = [parameter.tensor for parameter in active.parameters]
+    with given_gradients(zip(parameters, active.masked_gradients(), strict=True)):
         base.step()
 
 
-def step_masking_all(base: Optimizer, shares: Sequence[Share]) -> None:
+def step_masking_all(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
     """Outside the block neither parameters nor their per-element state move.
 
     A tensor with nothing in the block is not stepped at all. State that is not per element, such as the step count of
     Adam, belongs to the tensor and moves whenever some of the tensor does.
     """
-    let_fused_sgd_meet_all(base, shares)
-    cut = [share for share in shares if not share.whole and not share.empty]
-    parameters_before = [share.parameter.clone() for share in cut]
-    states_before = [clone_all(per_element_state(base, share.parameter)) for share in cut]
-    with given_gradients((share.parameter, None if share.empty else share.gradient.clone()) for share in shares):
+    idle = [parameter for parameter in active.parameters if active.has_none_of(parameter)]
+    cut_through = [p for p in active.parameters if not active.has_none_of(p) and not active.has_all_of(p)]
+    start_fused_momenta(base, [parameter.tensor for parameter in idle])
+    states = state_entries(base, cut_through)
+    active.copied([*cut_through, *states], "before")
+    gradients = gradients_to_give(active, conduct)
+    with given_gradients([*gradients, *[(parameter.tensor, None) for parameter in idle]]):
         base.step()
-    met = [share.parameter for share, before in zip(cut, states_before, strict=True) if not before]
-    initial = initial_state(base, met) if any(per_element_state(base, parameter) for parameter in met) else {}
-    for share, parameter, state in zip(cut, parameters_before, states_before, strict=True):
-        share.put_back_outside(share.parameter, parameter)
-        for name, tensor in per_element_state(base, share.parameter).items():
-            share.put_back_outside(tensor, (state or initial[id(share.parameter)])[name])
+    known = {(entry.name, entry.number) for entry in states}
+    states = state_entries(base, cut_through)
+    start_outside(base, active, conduct, [entry for entry in states if (entry.name, entry.number) not in known])
+    active.put_back_outside([*cut_through, *states])
 
 
-def let_fused_sgd_meet_all(base: Optimizer, shares: Sequence[Share]) -> None:
-    """Give the tensors that sit out their zero momentum: fused SGD fails where only some tensors have one yet."""
-    if isinstance(base, SGD) and any(group["fused"] and group["momentum"] for group in base.param_groups):
-        for share in shares:
-            if share.empty:
-                base.state[share.parameter].setdefault("momentum_buffer", torch.zeros_like(share.parameter))
+def start_outside(base: Optimizer, active: ActiveBlock, conduct: Conduct, made: Sequence[Entry]) -> None:
+    """Let state that the step has made start, outside the block, as a base starts it: from the parameter or alike."""
+    of_parameter = [entry for entry in made if entry.name in conduct.starts_as_parameter]
+    parameters = [Entry(PARAMETER, i, active.blocks.parameters[i]) for _, i, _ in of_parameter]
+    copy_all(active.copies(of_parameter, "before"), active.copies(parameters, "before"))
+    others = [entry for entry in made if entry.name not in conduct.starts_as_parameter]
+    if others:
+        initial = initial_state(base, [active.blocks.parameters[entry.number] for entry in others])
+        values = [initial[active.blocks.parameters[entry.number]][entry.name] for entry in others]
+        copy_all(active.copies(others, "before"), values)
 
 
-def per_element_state(base: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
-    """The entries of a parameter's state that have its shape. Not to be asked of tensors of one element only."""
-    state = base.state.get(parameter, {})
-    return {name: x for name, x in state.items() if isinstance(x, Tensor) and x.shape == parameter.shape}
+def state_entries(base: Optimizer, parameters: Iterable[Entry]) -> list[Entry]:
+    """The per-element state of parameters that are cut through, which have more than one element."""
+    return [
+        Entry(name, parameter.number, tensor)
+        for parameter in parameters
+        for name, tensor in per_element_state(base, parameter.tensor).items()
+    ]
 
 
-def clone_all(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A copy of every tensor."""
-    return {name: tensor.clone() for name, tensor in tensors.items()}
-
-
-def initial_state(base: Optimizer, parameters: Sequence[Tensor]) -> dict[int, dict[str, Tensor]]:
-    """By the parameter's id, the per-element state from which the base starts, such as zeros or Rprop's step sizes.
-
-    Most bases make it inside their first step, mixed with what that step learns. So a first step is made with zeros for
-    twins of the parameters, on zero gradients, from which nothing can be learned.
-    """
-    twins = {id(parameter): torch.zeros_like(parameter) for parameter in parameters}
-    for twin in twins.values():
-        twin.grad = torch.zeros_like(twin)
-    groups, state = base.param_groups, base.state
-    hooks = base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks  # not to be called on the twins
-    twin_groups = [{**group, "params": [twins[id(p)] for p in group["params"] if id(p) in twins]} for group in groups]
-    base.param_groups, base.state = [group for group in twin_groups if group["params"]], defaultdict(dict)
-    base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks = OrderedDict(), OrderedDict()
-    try:
-        base.step()
-        return {key: per_element_state(base, twin) for key, twin in twins.items()}
-    finally:
-        base.param_groups, base.state = groups, state
-        base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks = hooks
-
-
-STEPS: Mapping[Mask, Callable[[Optimizer, Sequence[Share]], None]] = {
+MASKED_STEPS: Mapping[Mask, Callable[[Optimizer, ActiveBlock, Conduct], None]] = {
     "update": step_masking_update,
     "gradient": step_masking_gradient,
     "all": step_masking_all,
 }
+
+
+def masked_step(base: Optimizer, blocks: EpochBlocks, block: int, mask: Mask, conduct: Conduct) -> None:
+    """Let the base make one step that moves the active block alone, in the sense of the mask."""
+    active = ActiveBlock(blocks, block)
+    if all(map(active.has_all_of, active.parameters)):
+        step_unmasked(base, active, conduct)
+    else:
+        MASKED_STEPS[mask](base, active, conduct)

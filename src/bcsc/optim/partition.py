@@ -7,7 +7,8 @@ in one byte per scalar for up to 256 blocks.
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -17,6 +18,9 @@ from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
 
 Shape = Sequence[int]
+T = TypeVar("T")
+
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}  # by size in bytes
 
 
 def label_dtype(num_blocks: int) -> torch.dtype:
@@ -120,3 +124,83 @@ def draw_blocks(
         ]
         labels = draw_unit_labels(sizes, num_blocks, generator)
     return [part.view(unit) for part, unit in zip(torch.split(labels, counts), units, strict=True)]
+
+
+class Place(NamedTuple):
+    """Some flat memory: its scalars, the same as integers (a row each), and the parts by parameter."""
+
+    flat: Tensor
+    bits: Tensor
+    parts: dict[int, Tensor]
+
+
+class FlatMemory:
+    """Memory for parameters of one device and type, end to end; a part of it is laid out like each of them."""
+
+    def __init__(self, indices: Sequence[int], parameters: Sequence[Tensor]) -> None:
+        self.indices = list(indices)
+        self._layouts = [(p.shape, memory_strides(p)) for p in parameters]
+        self._sizes = [p.numel() for p in parameters]
+        self._device = parameters[0].device
+        self._places: dict[Hashable, Place] = {}
+
+    def place(self, purpose: Hashable, dtype: torch.dtype) -> Place:
+        """The memory for a purpose: the same at every call, with what was last written there."""
+        if (purpose, dtype) not in self._places:
+            flat = torch.empty(sum(self._sizes), dtype=dtype, device=self._device)
+            bits = flat.view(INTEGERS[flat.element_size()]).view(len(flat), -1)
+            parts = zip(self.indices, torch.split(flat, self._sizes), self._layouts, strict=True)
+            self._places[purpose, dtype] = Place(flat, bits, {i: x.as_strided(*layout) for i, x, layout in parts})
+        return self._places[purpose, dtype]
+
+
+class EpochBlocks:
+    """The blocks of one epoch over some parameters, and what the steps of the epoch derive from them.
+
+    Attributes:
+        drawn_from: what the labels are a function of, beside the shapes.
+        parameters: the trainable ones.
+        labels: for each parameter the labels of its scalars, in its shape and memory layout.
+        present: for each parameter the blocks that it has scalars of.
+        memories: flat memory for the parameters of each device and type. The labels are in it, under ``"labels"``.
+        memory_of: for each parameter the one of the memories that it has its place in.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        labels: Sequence[Tensor],
+        *,
+        drawn_from: tuple[object, ...] = (),
+        present: Sequence[list[int]] | None = None,
+    ) -> None:
+        self.drawn_from = drawn_from
+        self.parameters = list(parameters)
+        self.present = [blocks_among(own) for own in labels] if present is None else list(present)
+        self.label_dtype = labels[0].dtype
+        alike: dict[object, list[int]] = {}
+        for i, p in enumerate(parameters):
+            alike.setdefault((p.device, p.dtype), []).append(i)
+        self.memories = [FlatMemory(indices, [parameters[i] for i in indices]) for indices in alike.values()]
+        self.memory_of = {i: memory for memory in self.memories for i in memory.indices}
+        places = [self.memory_of[i].place("labels", self.label_dtype).parts[i] for i in range(len(parameters))]
+        self.labels = [place.copy_(own) for place, own in zip(places, labels, strict=True)]
+        self._derived: dict[Hashable, Any] = {}
+
+    def derived(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` returns, made once an epoch."""
+        if name not in self._derived:
+            self._derived[name] = make()
+        made: T = self._derived[name]
+        return made
+
+
+def blocks_among(labels: Tensor) -> list[int]:
+    """The different labels, in order."""
+    present: list[int] = torch.bincount(labels.flatten()).nonzero().flatten().tolist()
+    return present
+
+
+def memory_strides(tensor: Tensor) -> tuple[int, ...]:
+    """The tensor's own strides if it fills its memory without gaps, else those of a contiguous one."""
+    return torch.empty_like(tensor, device="meta").stride()

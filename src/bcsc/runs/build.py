@@ -14,10 +14,10 @@ from bcsc import models
 from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
 from bcsc.data.outliers import HUMAN, outliers_asked_for
 from bcsc.data.sources import DataSet, load
+from bcsc.distributed.block_gradients import sum_before_steps
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
-from bcsc.distributed.exact import sum_before_steps
 from bcsc.errors import BcscError, InvalidArgumentError, check_choice
 from bcsc.optim.block_cyclic import BlockCyclic, refuse_unfit
 from bcsc.optim.methods import METHODS, build_method

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from bcsc.distributed.block_gradients import packed, unpack_
 from bcsc.distributed.collectives import Ranks
-from bcsc.distributed.packing import packed, unpack_
 
 
 def float_buffers(model: nn.Module) -> list[Tensor]:

@@ -56,7 +56,7 @@ def test_outside_the_active_block_parameters_keep_their_bits(num_blocks, granula
     optimizer = bcsc.BlockCyclic(sgd(model), min(num_blocks, limit), granularity=granularity, mask=mask)
     for step in range(3):
         before = [p.detach().clone() for p in model.parameters()]
-        block, labels = optimizer.block, optimizer.cut().labels
+        block, labels = optimizer.block, optimizer.epoch_blocks().labels
         train(model, optimizer, range(step, step + 1))
         moved = [p.detach() != old for p, old in zip(model.parameters(), before, strict=True)]
         for here, p_labels in zip(moved, labels, strict=True):
@@ -75,13 +75,13 @@ def test_within_a_cycle_every_scalar_moves() -> None:
 def test_every_epoch_has_blocks_of_its_own_and_only_one_byte_per_scalar_is_kept() -> None:
     model = nn.Linear(100, 50)
     optimizer = bcsc.BlockCyclic(sgd(model), 256)
-    first = [labels.clone() for labels in optimizer.cut().labels]
+    first = [labels.clone() for labels in optimizer.epoch_blocks().labels]
     assert sum(labels.nbytes for labels in first) == 5050
     optimizer.set_epoch(1)
-    second = optimizer.cut().labels
+    second = optimizer.epoch_blocks().labels
     assert not torch.equal(first[0], second[0])
     optimizer.set_epoch(0)
-    assert torch.equal(first[0], optimizer.cut().labels[0])
+    assert torch.equal(first[0], optimizer.epoch_blocks().labels[0])
 
 
 def test_the_position_is_readable_and_runs_through_the_cycle() -> None:
@@ -368,7 +368,7 @@ def test_frozen_parameters_stay_and_are_in_no_block(mask: str) -> None:
         optimizer.step()
     assert torch.equal(vector(model[0]), before)
     assert model[0].weight.grad is gradient
-    assert sum(labels.numel() for labels in optimizer.cut().labels) == 18
+    assert sum(labels.numel() for labels in optimizer.epoch_blocks().labels) == 18
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -390,12 +390,12 @@ def test_tied_parameters_are_counted_once() -> None:
     optimizer = bcsc.BlockCyclic(sgd(model), 4)
     model(torch.arange(7)).square().sum().backward()
     optimizer.step()
-    assert sum(labels.numel() for labels in optimizer.cut().labels) == 28
+    assert sum(labels.numel() for labels in optimizer.epoch_blocks().labels) == 28
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of the duplicate
         twice = bcsc.BlockCyclic(torch.optim.SGD([head.weight, embedding.weight], lr=0.1), 4)
     twice.step()
-    assert sum(labels.numel() for labels in twice.cut().labels) == 28
+    assert sum(labels.numel() for labels in twice.epoch_blocks().labels) == 28
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -410,7 +410,7 @@ def test_groups_keep_their_own_options_and_may_be_added(mask: str) -> None:
     train(model, optimizer, range(3, 8))
     assert torch.equal(vector(model[0]), before[0])
     assert (model[2].bias != before[1]).all()
-    assert sum(labels.numel() for labels in optimizer.cut().labels) == 53
+    assert sum(labels.numel() for labels in optimizer.epoch_blocks().labels) == 53
 
 
 @pytest.mark.parametrize("mask", MASKS)

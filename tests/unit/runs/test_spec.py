@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bcsc.choices import GRANULARITIES
 from bcsc.errors import InvalidArgumentError
-from bcsc.optim.masking import STEPS
+from bcsc.optim.masking import MASKED_STEPS
 from bcsc.runs.spec import CHOICES, RunSpec, differences, spec_from_toml, spec_to_toml
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
@@ -63,7 +63,7 @@ def test_a_wrong_file_is_refused() -> None:
 
 
 def test_the_choices_are_those_of_the_optimizer() -> None:
-    assert CHOICES["mask"] == tuple(STEPS)
+    assert CHOICES["mask"] == tuple(MASKED_STEPS)
     assert CHOICES["granularity"] == GRANULARITIES
 
 

@@ -1,0 +1,103 @@
+"""Exchange between ranks what the next step needs of the gradient: that of the active block alone, where it can.
+
+Under ``mask="gradient"`` and ``"all"`` a step needs the active block's entries, m / M numbers of m; under ``"update"``
+all of them, as the state of the base learns from all. What a block has of the packed gradients is found once an epoch,
+so that no step waits for the device.
+
+``sum_before_steps`` is the exact mode: every rank has the whole network, and computes the gradient of its part of each
+mini-batch. ``active_block_hook`` is for loops of one's own around ``DistributedDataParallel``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import GradBucket
+from torch.futures import Future
+from torch.utils.hooks import RemovableHandle
+
+from bcsc.distributed.collectives import Ranks
+from bcsc.optim.block_cyclic import BlockCyclic
+
+
+def packed(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors' scalars one after the other: one message instead of many."""
+    return torch.cat([tensor.flatten() for tensor in tensors])
+
+
+def unpack_(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Put the scalars of a packed buffer where they came from."""
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    torch._foreach_copy_(list(tensors), [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)])
+
+
+def indices_by_label(labels: Tensor, num_labels: int) -> tuple[Tensor, ...]:
+    """For each label where in a flat vector its scalars are, in order. Waits for the device."""
+    counts = torch.bincount(labels, minlength=num_labels).tolist()
+    return torch.split(torch.argsort(labels, stable=True), counts)
+
+
+@torch.no_grad()
+def sum_gradients(optimizer: BlockCyclic, ranks: Ranks) -> None:
+    """Sum over the ranks what the next step needs of the gradients, in one message.
+
+    What it does not need is set to zero, so that ``.grad`` is the same on every rank; it is then the gradient inside
+    the active block and nothing outside. Every rank must have gradients for the same parameters.
+    """
+    blocks = optimizer.epoch_blocks()
+    having = tuple(i for i, p in enumerate(blocks.parameters) if p.grad is not None)
+    gradients = [p.grad for p in blocks.parameters if p.grad is not None]
+    flat = packed(gradients)
+    if optimizer.mask == "update":
+        unpack_(ranks.sum_(flat), gradients)
+        return
+    of_blocks = blocks.derived(
+        ("gradients", having),
+        lambda: indices_by_label(packed([blocks.labels[i] for i in having]), optimizer.num_blocks),
+    )
+    active = of_blocks[optimizer.block]
+    summed = ranks.sum_(flat.index_select(0, active))
+    unpack_(flat.zero_().index_copy_(0, active, summed), gradients)
+
+
+def sum_before_steps(optimizer: BlockCyclic, ranks: Ranks) -> RemovableHandle:
+    """From now on let every step of the optimizer begin by summing the gradients over the ranks."""
+
+    def hook(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        sum_gradients(optimizer, ranks)
+
+    return optimizer.register_step_pre_hook(hook)
+
+
+def active_block_hook(optimizer: BlockCyclic, bucket: GradBucket) -> Future[Tensor]:
+    """Average over the ranks what the next step of ``optimizer`` needs of a bucket; the rest becomes zero.
+
+    Register it by ``model.register_comm_hook(optimizer, active_block_hook)``. Under ``mask="update"`` the step needs
+    everything. Without the hook the result is the same, at M times the traffic.
+    """
+    buffer: Tensor = bucket.buffer()
+    if optimizer.mask == "update":
+        whole: Future[Any] = dist.all_reduce(buffer.div_(dist.get_world_size()), async_op=True).get_future()
+        return whole.then(lambda future: future.value()[0])
+    active = active_in_bucket(optimizer, bucket)
+    message = buffer.index_select(0, active).div_(dist.get_world_size())
+    sent: Future[Any] = dist.all_reduce(message, async_op=True).get_future()
+    return sent.then(lambda future: buffer.zero_().index_copy_(0, active, future.value()[0]))
+
+
+def active_in_bucket(optimizer: BlockCyclic, bucket: GradBucket) -> Tensor:
+    """Where in the buffer of a bucket the active block's gradient is."""
+    blocks = optimizer.epoch_blocks()
+
+    def of_blocks() -> tuple[Tensor, ...]:
+        labels_of = dict(zip(map(id, blocks.parameters), blocks.labels, strict=True))
+        buffer = bucket.buffer()
+        labels = torch.zeros_like(buffer, dtype=blocks.label_dtype)
+        for p, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+            start = gradient.storage_offset() - buffer.storage_offset()
+            labels.as_strided(gradient.shape, gradient.stride(), start).copy_(labels_of[id(p)])
+        return indices_by_label(labels, optimizer.num_blocks)
+
+    return blocks.derived(("bucket", *map(id, bucket.parameters())), of_blocks)[optimizer.block]

@@ -1,0 +1,219 @@
+"""The three masks to the bit, and what a step costs: a few operations, however many tensors there are."""
+
+import copy
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import bcsc
+from bcsc import models
+from bcsc.choices import GRANULARITIES, MASKS
+from bcsc.distributed.block_gradients import sum_gradients
+from bcsc.distributed.collectives import Ranks
+
+WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "bincount", "argsort", "sort", "equal")
+SPECIAL = [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 2.0**-120, 3e38]
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128]
+
+
+class Operations(TorchDispatchMode):
+    """Counts what is dispatched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "aten":
+            self.counts[func.overloadpacket.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+    def waiting(self) -> int:
+        return sum(self.counts[name] for name in WAITING)
+
+
+def counted(action) -> Operations:
+    with Operations() as operations:
+        action()
+    return operations
+
+
+BASES = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=True),
+    "adamw": lambda p: torch.optim.AdamW(p, amsgrad=True, foreach=True),
+}
+
+
+def network_without_numbers(name: str) -> list[nn.Parameter]:
+    """On the meta device, where operations cost nothing."""
+    parameters = list(models.build(name, seed=0).to("meta").parameters())
+    for p in parameters:
+        p.grad = torch.empty_like(p)
+    return parameters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["resnet18", "dpn92"])
+@pytest.mark.parametrize("base", BASES)
+def test_a_step_takes_a_few_operations_more_than_its_base_and_waits_for_nothing(model: str, base: str) -> None:
+    parameters = network_without_numbers(model)
+    bare = BASES[base](parameters)
+    bare.step()
+    alone = counted(bare.step)
+    for mask in MASKS:
+        optimizer = bcsc.BlockCyclic(BASES[base](parameters), 2, mask=mask, granularity="row")
+        for _ in range(2):
+            optimizer.step()
+        blockwise = counted(optimizer.step)
+        assert blockwise.counts.total() <= alone.counts.total() + 15
+        assert blockwise.waiting() == alone.waiting()
+        assert not {name for name in blockwise.counts - alone.counts if "empty" in name or "new" in name}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_an_exchange_waits_for_the_device_once_an_epoch(mask: str) -> None:
+    parameters = [nn.Parameter(torch.ones(5, 7)), nn.Parameter(torch.ones(3))]
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD(parameters, lr=0.1), 3, mask=mask)
+    for epoch in range(2):
+        optimizer.set_epoch(epoch)
+        for step in range(4):
+            for p in parameters:
+                p.grad = torch.ones_like(p)
+            exchange = counted(lambda: sum_gradients(optimizer, Ranks()))
+            assert step == 0 or exchange.waiting() == 0
+            optimizer.step()
+
+
+def special_tensor(shape: list[int], dtype: torch.dtype, layout: str, seed: int) -> Tensor:
+    """Numbers of all kinds, in one of several layouts."""
+    generator = torch.Generator().manual_seed(seed)
+    pick = torch.randint(len(SPECIAL), shape, generator=generator)
+    values = torch.where(
+        torch.rand(shape, generator=generator) < 0.5,
+        torch.tensor(SPECIAL)[pick],
+        torch.randn(shape, generator=generator),
+    )
+    values = (values.nan_to_num(posinf=1, neginf=-1) if dtype.is_complex else values).to(dtype)
+    if layout == "channels_last" and len(shape) == 4:
+        return values.to(memory_format=torch.channels_last)
+    if layout == "gaps" and shape:
+        return torch.stack([values, values], dim=-1)[..., 0]
+    return values.transpose(0, -1).contiguous().transpose(0, -1) if layout == "transposed" and shape else values
+
+
+def as_bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
+
+
+def assert_same(one: Tensor, other: Tensor) -> None:
+    """The same bits; arithmetic may give either NaN, so any equals any."""
+    one, other = one.detach(), other.detach()
+    assert torch.equal(one.isnan(), other.isnan())
+    assert torch.equal(as_bits(torch.where(one.isnan(), 0, one)), as_bits(torch.where(other.isnan(), 0, other)))
+
+
+def expected_step(optimizer: bcsc.BlockCyclic, parameters: list[Tensor], mask: str) -> tuple[list[Tensor], list[dict]]:
+    """One step, mask by mask in so many words: a copy of the base steps, and what must stay is selected back."""
+    base, twins = copy.deepcopy((optimizer.base, parameters))
+    inside = [labels == optimizer.block for labels in optimizer.epoch_blocks().labels]
+    for twin, p, here in zip(twins, parameters, inside, strict=True):
+        twin.grad = torch.where(here, p.grad, 0) if mask == "gradient" else p.grad.clone()
+    base.step()
+    if mask == "gradient":
+        return twins, [base.state[twin] for twin in twins]
+    moved = [torch.where(here, twin, p) for here, twin, p in zip(inside, twins, parameters, strict=True)]
+    states = [dict(base.state[twin]) for twin in twins]
+    if mask == "all":
+        for state, p, here in zip(states, parameters, inside, strict=True):
+            for name, value in state.items():
+                if value.shape == p.shape and p.dim() > 0:
+                    state[name] = torch.where(here, value, optimizer.state[p].get(name, torch.zeros_like(value)))
+    return moved, states
+
+
+tensors = st.lists(
+    st.tuples(
+        st.lists(st.integers(1, 5), max_size=4),
+        st.sampled_from(DTYPES),
+        st.sampled_from(["plain", "channels_last", "gaps", "transposed"]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(tensors, st.sampled_from(MASKS), st.sampled_from(GRANULARITIES), st.integers(0, 1000))
+def test_every_mask_does_what_its_words_say_to_the_bit(drawn, mask: str, granularity: str, seed: int) -> None:
+    parameters = [nn.Parameter(special_tensor(*each, seed + i)) for i, each in enumerate(drawn)]
+    num_units = {
+        "element": sum(p.numel() for p in parameters),
+        "row": sum(p.shape[0] if p.dim() else 1 for p in parameters),
+    }
+    # Powers of two, as with others torch rounds differently in different layouts.
+    base = torch.optim.SGD(parameters, lr=0.125, momentum=0.5, foreach=True, nesterov=seed % 2 == 0)
+    num_blocks = min(3, num_units.get(granularity, len(parameters)))
+    optimizer = bcsc.BlockCyclic(base, num_blocks, mask=mask, granularity=granularity)
+    for step in range(4):
+        for i, (p, each) in enumerate(zip(parameters, drawn, strict=True)):
+            p.grad = special_tensor(*each, seed + 100 * step + i)
+        gradients = [p.grad.clone() for p in parameters]
+        moved, states = expected_step(optimizer, parameters, mask)
+        idle = [(labels != optimizer.block).all() for labels in optimizer.epoch_blocks().labels]
+        optimizer.step()
+        for p, expected, state, gradient, sits_out in zip(parameters, moved, states, gradients, idle, strict=True):
+            assert_same(p, expected)
+            assert torch.equal(as_bits(p.grad), as_bits(gradient))
+            if not (mask == "all" and sits_out):
+                assert_same(optimizer.state[p]["momentum_buffer"], state["momentum_buffer"])
+
+
+@pytest.mark.parametrize("mask", ["update", "all"])
+def test_outside_the_block_not_even_the_sign_of_a_zero_changes(mask: str) -> None:
+    p = nn.Parameter(torch.tensor([0.0, -0.0, 1.0, float("nan")] * 16))
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1, momentum=0.9), 4, mask=mask)
+    for gradient in (1.0, -1.0, float("inf"), float("nan")):
+        before, outside = p.detach().clone(), optimizer.epoch_blocks().labels[0] != optimizer.block
+        p.grad = torch.full_like(p, gradient)
+        optimizer.step()
+        assert torch.equal(p.detach()[outside].view(torch.int32), before[outside].view(torch.int32))
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_tensor_may_be_replaced_or_moved_to_another_layout_inside_an_epoch(mask: str) -> None:
+    def run(change: bool) -> Tensor:
+        p = nn.Parameter(torch.linspace(-1, 1, 24).view(1, 2, 3, 4))
+        optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1, momentum=0.9, nesterov=True), 3, mask=mask)
+        for step in range(6):
+            if change and step == 3:
+                p.data = p.detach().clone(memory_format=torch.channels_last)
+            p.grad = torch.full_like(p, 0.5 + step)
+            optimizer.step()
+        return p.detach().contiguous()
+
+    assert torch.equal(run(change=True), run(change=False))
+
+
+def test_a_parameter_without_gradient_is_not_even_written_to() -> None:
+    used, unused = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD([used, unused], lr=0.1), 2)
+    used.grad = torch.ones(3)
+    version = unused._version
+    optimizer.step()
+    assert unused._version == version
+    assert used._version > 0
+
+
+def test_hooks_and_schedulers_on_the_base_see_its_steps() -> None:
+    p = nn.Parameter(torch.ones(10))
+    base = torch.optim.SGD([p], lr=0.1)
+    calls = []
+    base.register_step_post_hook(lambda *_: calls.append("stepped"))
+    optimizer = bcsc.BlockCyclic(base, 2)
+    p.grad = torch.ones(10)
+    optimizer.step()
+    assert calls == ["stepped"]
