@@ -11,7 +11,6 @@ from bcsc.distributed.collectives import Ranks
 from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.methods import build_method
-from bcsc.optim.sampler import BlockCyclicSampler
 from tests.distributed.group import in_process_group
 from tests.distributed.problem import (
     BATCH_SIZE,
@@ -149,12 +148,6 @@ def test_blocks_at_random_are_refused():
 def test_an_optimizer_that_mixes_the_scalars_of_a_tensor_is_refused():
     with pytest.raises(UnsupportedOptimizerError, match="Adafactor does not treat every scalar by itself"):
         BlockParallel(optimizer_of(torch.optim.Adafactor), Ranks(0, 2))
-
-
-def test_batch_size_at_is_the_size_of_the_batch():
-    for options in ({}, {"samples": "everything"}, {"samples": "random"}, {"samples": "one-shuffle"}):
-        sampler = BlockCyclicSampler(21, 8, 3, **options)
-        assert [sampler.batch_size_at(step) for step in range(len(sampler))] == [len(batch) for batch in sampler]
 
 
 def test_a_parameter_without_a_dimension_is_refused_unless_the_base_is_sgd():

@@ -1,6 +1,6 @@
 """The trainer's view of data: from memory, or from any torch ``Dataset``."""
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from itertools import islice
 from typing import Any, cast
 
@@ -95,16 +95,17 @@ class LoaderData(SampledData):
         if hasattr(self._train, "set_epoch"):
             self._train.set_epoch(epoch)
         parts = (indices[self.division.part(len(indices))].tolist() for _, indices in self._index_batches(epoch, start))
-        return self._as_batches(start, self._on_device(DataLoader(self._train, batch_sampler=parts)))
+        return self._as_batches(start, self._on_device(self._train, parts))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's batches of the test set."""
         batches = torch.split(torch.arange(self.num_test_samples), TEST_BATCH_SIZE)
         mine = [indices.tolist() for indices in batches[self.division.rank :: self.division.size]]
-        return self._on_device(DataLoader(self._test, batch_sampler=mine))
+        return self._on_device(self._test, mine)
 
-    def _on_device(self, loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-        for batch in loader:
+    def _on_device(self, dataset: Dataset[Any], batches: Iterable[list[int]]) -> Iterator[tuple[Tensor, Tensor]]:
+        # A generator of its own: a loader draws a number when it starts, and a continued epoch starts it once more.
+        for batch in DataLoader(dataset, batch_sampler=batches, generator=torch.Generator()):
             if not (isinstance(batch, list | tuple) and len(batch) == 2 and all(isinstance(x, Tensor) for x in batch)):
                 raise InvalidArgumentError(
                     "The data set must give pairs of an input and a label, each a tensor or a number, "

@@ -131,6 +131,18 @@ def test_a_dataset_repeats_an_epoch_and_varies_between_epochs():
     assert torch.equal(epoch(0), first)
 
 
+def test_samples_and_seeds_of_a_dataset_are_augmented_differently():
+    alike = IMAGES[:1].repeat(20, 1, 1, 1)
+
+    def augmented(seed):
+        fed = Feeder(alike, LABELS, mean=MEAN, std=STD, augment=True, seed=seed)
+        return [image.numpy().tobytes() for image, _ in fed]
+
+    assert len(set(augmented(0))) > 10  # 20 draws of 162
+    assert len(set(augmented(0) + augmented(1))) > len(set(augmented(0)))
+    assert augmented(1) == augmented(1)
+
+
 def test_training_is_augmented_and_evaluation_never(real):
     dataset = real("cifar10")
     assert training_feeder(dataset, seed=0).augment

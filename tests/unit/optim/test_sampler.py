@@ -80,6 +80,30 @@ def test_everything_gives_one_whole_pass_after_the_other() -> None:
     assert passes[0] != passes[1]
 
 
+kinds = st.tuples(st.sampled_from(SAMPLES), st.booleans()).filter(lambda kind: kind[0] == "random" or not kind[1])
+
+
+@given(sizes, kinds)
+def test_the_sizes_it_announces_are_those_of_its_batches(size, kind) -> None:
+    sampler = BlockCyclicSampler(*size, samples=kind[0], one_pass=kind[1])
+    batches = [len(batch) for batch in sampler]
+    assert batches == [sampler.batch_size_at(step) for step in range(len(sampler))]
+    assert sum(batches) == sampler.samples_per_epoch
+    num_samples, batch_size, num_blocks = size
+    assert sampler.batches_per_pass == -(-num_samples // batch_size)
+    assert len(batches) == sampler.batches_per_pass * (1 if kind[1] else num_blocks)
+
+
+def test_random_batches_of_other_seeds_epochs_and_steps_are_others() -> None:
+    def batches(seed: int, epoch: int) -> list[tuple[int, ...]]:
+        sampler = BlockCyclicSampler(40, 20, 2, seed=seed, samples="random")
+        return [tuple(batch.tolist()) for batch in sampler.index_batches(epoch)]
+
+    drawn = [batch for seed in range(2) for epoch in range(3) for batch in batches(seed, epoch)]
+    assert len(set(drawn)) == len(drawn) == 24
+    assert batches(1, 2) == batches(1, 2)
+
+
 def test_random_batches_hold_distinct_samples_each_equally_often() -> None:
     sampler = BlockCyclicSampler(20, 5, 50, samples="random")
     batches = [batch for epoch in range(20) for batch in (sampler.set_epoch(epoch), list(sampler))[1]]
