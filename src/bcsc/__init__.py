@@ -7,6 +7,7 @@ from bcsc.version import __version__
 
 if TYPE_CHECKING:
     from bcsc import data, distributed, models, optim
+    from bcsc.cli.compare import Comparison, compare
     from bcsc.distributed import RankSampler, active_block_hook
     from bcsc.errors import BcscError
     from bcsc.integrations import BlockCyclicLoader
@@ -23,6 +24,7 @@ _HOME = {
     "BlockCyclic": "bcsc.optim",
     "BlockCyclicLoader": "bcsc.integrations",
     "BlockCyclicSampler": "bcsc.optim",
+    "Comparison": "bcsc.cli.compare",
     "EpochRow": "bcsc.training.history",
     "Method": "bcsc.optim",
     "RankSampler": "bcsc.distributed",
@@ -32,6 +34,7 @@ _HOME = {
     "Watcher": "bcsc.training.watcher",
     "active_block_hook": "bcsc.distributed",
     "build_method": "bcsc.optim",
+    "compare": "bcsc.cli.compare",
     "data": "bcsc.data",
     "distributed": "bcsc.distributed",
     "models": "bcsc.models",
@@ -46,6 +49,7 @@ __all__ = [
     "BlockCyclic",
     "BlockCyclicLoader",
     "BlockCyclicSampler",
+    "Comparison",
     "EpochRow",
     "Method",
     "RankSampler",
@@ -56,6 +60,7 @@ __all__ = [
     "__version__",
     "active_block_hook",
     "build_method",
+    "compare",
     "data",
     "distributed",
     "models",

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "train": "train one network, or continue where it stopped",
     "runs": "list runs and how they stand",
     "reproduce": "run what stands behind a table or figure of the paper, and report on it",
+    "compare": "run a plan of your own: arms, conditions, seeds, claims; and report on it",
     "report": "turn run folders into tables, figures, verdicts and one HTML page",
     "models": "list the networks: parameters, multiply-adds per image, source paper",
     "data": "list, fetch, check and look at the data sets",

@@ -2,18 +2,23 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bcsc.choices import Period
 from bcsc.errors import BcscError, DamagedRunError
-from bcsc.experiments.catalog import EXPERIMENTS, Axis, Cell, Experiment, cut_down, paper_numbers
+from bcsc.experiments.catalog import EXPERIMENTS, cut_down, paper_numbers
+from bcsc.experiments.experiment import Axis, Cell, Experiment
+from bcsc.experiments.plan_file import experiment_from_toml
+from bcsc.experiments.sayings import PlannedClaim
+from bcsc.files import write_whole
 from bcsc.runs.folder import DamagedRun, read_runs
 from bcsc.runs.record import RunRecord
 from bcsc.runs.spec import RunSpec, spec_to_toml
 
-EXPERIMENT_FILE = "experiment.json"
+EXPERIMENT_FILE = "experiment.json"  # the name of the plan and how it is cut down
+PLAN_FILE = "plan.toml"  # a plan of one's own
 OWN_COLUMNS = ("data", "model", "method", "blocks", "outliers", "seed", "threads")  # shown in a cell's own words
 
 
@@ -31,11 +36,18 @@ class Study:
     runs: Mapping[Cell, tuple[RunRecord, ...]]
     paper: Mapping[tuple[Cell, Period], float]
     compared_by: Axis = "epochs"
+    is_named: bool = False  # whether it is one of the package's own
+    claims: tuple[PlannedClaim, ...] = ()
+    arm_labels: Mapping[str, str] = field(default_factory=dict)  # from an arm's label in the table to that in the plan
 
     @property
     def finished(self) -> dict[Cell, tuple[RunRecord, ...]]:
         """The finished runs of every cell."""
         return {cell: tuple(run for run in runs if run.is_finished) for cell, runs in self.runs.items()}
+
+    @property
+    def num_finished(self) -> int:
+        return sum(map(len, self.finished.values()))
 
     @property
     def caveat(self) -> str:
@@ -49,30 +61,35 @@ class Study:
 
     @property
     def _missing(self) -> str:
-        done = sum(map(len, self.finished.values()))
+        done = self.num_finished
         return f"{done} of {self.num_planned} runs finished" if done < self.num_planned else ""
 
 
-def write_experiment(folder: Path, name: str, cut: Mapping[str, Any]) -> None:
-    """Say what the runs in ``folder`` are for."""
+def write_experiment(folder: Path, name: str, cut: Mapping[str, Any], plan: str | None = None) -> None:
+    """Say what the runs in ``folder`` are for; ``plan`` is the text of a plan that is not in the package."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / EXPERIMENT_FILE).write_text(json.dumps({"experiment": name, "cut": dict(cut)}, indent=1) + "\n")
+    if plan is not None:
+        write_whole(folder / PLAN_FILE, plan.encode())
+    content = json.dumps({"experiment": name, "cut": dict(cut)}, indent=1)
+    write_whole(folder / EXPERIMENT_FILE, f"{content}\n".encode())
 
 
 def read_experiment(folder: Path) -> Experiment | None:
     """The experiment whose runs are in ``folder``, if one was written there."""
-    path = folder / EXPERIMENT_FILE
+    path, plan = folder / EXPERIMENT_FILE, folder / PLAN_FILE
     if not path.exists():
         return None
     try:
         content = json.loads(path.read_text())
-        return cut_down(EXPERIMENTS[content["experiment"]], **content["cut"])
-    except (ValueError, TypeError, KeyError, BcscError) as error:
-        raise DamagedRunError(f"{path} cannot be read: {error!r}. Run bcsc reproduce again to rewrite it.") from error
+        name = content["experiment"]
+        whole = experiment_from_toml(plan.read_text(), name, str(plan)) if plan.exists() else EXPERIMENTS[name]
+        return cut_down(whole, **content["cut"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, BcscError) as error:
+        raise DamagedRunError(f"{path} cannot be read: {error!r}. Run the same command again to rewrite it.") from error
 
 
 def read_studies(root: Path) -> tuple[list[Study], list[DamagedRun]]:
-    """Every experiment at or under ``root`` in the order of the catalog, then the runs that belong to none."""
+    """Every experiment at or under ``root``, the paper's first and in its order, then the runs that belong to none."""
     records, damaged = read_runs(root)
     studies, claimed = [], set()
     for folder in sorted(path.parent for path in root.rglob(EXPERIMENT_FILE)):
@@ -85,7 +102,7 @@ def read_studies(root: Path) -> tuple[list[Study], list[DamagedRun]]:
             study = study_of(experiment, [record for record in records if record.folder.is_relative_to(folder)])
             claimed |= {record.folder for runs in study.runs.values() for record in runs}
             studies.append(study)
-    studies.sort(key=lambda study: list(EXPERIMENTS).index(study.name))
+    studies.sort(key=lambda study: list(EXPERIMENTS).index(study.name) if study.is_named else len(EXPERIMENTS))
     others = [record for record in records if record.folder not in claimed]
     return studies + ([study_of_others(others)] if others else []), damaged
 
@@ -110,6 +127,9 @@ def study_of(experiment: Experiment, records: Iterable[RunRecord]) -> Study:
         runs={cell: tuple(group) for cell, group in runs.items()},
         paper=paper_numbers(experiment),
         compared_by=experiment.compared_by,
+        is_named=EXPERIMENTS.get(experiment.name) == (experiment.whole or experiment),
+        claims=experiment.claims,
+        arm_labels=experiment.arm_labels(),
     )
 
 

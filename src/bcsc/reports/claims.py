@@ -1,29 +1,29 @@
-"""The claims, listed once: each is data with a rule that can fail.
+"""Claims, which are in the plans, put to the test: each can hold, fail, or stay open.
 
-A rule breaks a claim into cases. A case is one number per seed that the claim says lies above (or below) a bound: the
-gain of one arm over another, say, lies above zero. The mean over the seeds and its 95 % confidence interval (Student's
-t, the seeds paired) decide: the whole interval on the claimed side and the case holds, on the other side and it does
-not, else it is not decided. One seed has no interval, so it decides nothing, and neither does an arm that guesses.
-What was found in a part of the experiments holds, or does not hold, so far.
+What a claim says is broken into cases. A case is one number per seed that the claim says lies above (or below) a
+bound: the gain of one arm over another, say, lies above zero. The mean over the seeds and its 95 % confidence interval
+(Student's t, the seeds paired) decide: the whole interval on the claimed side and the case holds, on the other side and
+it does not, else it is not decided. One seed has no interval, so it decides nothing, and neither does an arm that
+guesses. What was found in a part of the experiments holds, or does not hold, so far.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Literal
 
 from bcsc.choices import Period
-from bcsc.experiments.catalog import NUM_CLASSES, PERIODS, Cell
+from bcsc.experiments.catalog import EXPERIMENTS
+from bcsc.experiments.experiment import NUM_CLASSES, PERIODS, Cell
+from bcsc.experiments.sayings import Saying, Side
 from bcsc.experiments.study import Study
 
 CaseState = Literal["holds", "does not hold", "not decided"]
 State = Literal["holds", "holds so far", "does not hold", "does not hold so far", "not decided"]
-Side = Literal["above", "below"]
 
 # Two-sided 95 % quantiles of Student's t for 1, 2, 3... degrees of freedom; the last is a safe bound for more.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-HARDLY = 1.0  # "hardly falls": by less than this many percentage points
 GUESSING = 0.02  # an arm that has come less than this share of the way from guessing to perfect has learned nothing
 
 
@@ -37,6 +37,7 @@ class Case:
     side: Side = "above"
     bound: float = 0.0
     at_chance: tuple[str, ...] = ()  # arms that are no better than guessing, in words
+    cells: tuple[Cell, ...] = ()  # whose runs the numbers are from
 
     @property
     def margin(self) -> float:
@@ -71,17 +72,14 @@ class Case:
         return "; ".join([gain, *self.at_chance])
 
 
-Rule = Callable[[Study], list[Case]]
-
-
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed, by whom, and the rule for each experiment that puts it to the test."""
+    """What is claimed, by whom, and what it says of the arms of each experiment that puts it to the test."""
 
     name: str
     statement: str
     source: str
-    rules: Mapping[str, Rule]
+    rules: Mapping[str, tuple[Saying, ...]]
 
 
 @dataclass(frozen=True)
@@ -112,56 +110,75 @@ class Verdict:
 
 
 def judge(claims: Sequence[Claim], studies: Sequence[Study]) -> list[Verdict]:
-    """A verdict for every claim; one that no study looks at has no cases."""
-    return [verdict_on(claim, [study for study in studies if study.name in claim.rules]) for claim in claims]
+    """A verdict for every claim, on the studies of the package's plans, and for those of the other studies."""
+    named = [study for study in studies if study.is_named]
+    found = [verdict_on(claim, [study for study in named if study.name in claim.rules]) for claim in claims]
+    for study in studies:
+        if not study.is_named:
+            own = [Claim(c.name, c.statement, c.source, {study.name: c.sayings}) for c in study.claims]
+            found += [verdict_on(claim, [study]) for claim in own]
+    return found
 
 
 def verdict_on(claim: Claim, studies: Sequence[Study]) -> Verdict:
-    """The cases of all the studies, and how far they reach; an experiment without a study is missed."""
-    missing = [name for name in claim.rules if name not in {study.name for study in studies}]
+    """The cases of all the studies, and how far they reach; an experiment without a study is missed.
+
+    Of several studies of one experiment the one with the most finished runs speaks.
+    """
+    speaking: dict[str, Study] = {}
+    for study in sorted(studies, key=lambda study: study.num_finished):
+        speaking[study.name] = study
+    studies = [speaking[name] for name in claim.rules if name in speaking]
+    missing = [name for name in claim.rules if name not in speaking]
     scopes = [study.reach if len(claim.rules) == 1 else f"{study.reach} of {study.name}" for study in studies]
     scopes += [f"no runs of {', '.join(missing)}"] if missing and studies else []
     return Verdict(
         claim,
-        tuple(case for study in studies for case in claim.rules[study.name](study)),
+        tuple(case for study in studies for saying in claim.rules[study.name] for case in cases_of(study, saying)),
         "; ".join(scopes),
         is_whole=not missing and not any(study.caveat for study in studies),
     )
 
 
-def above(better: str, others: Sequence[str], periods: Sequence[Period] = ("all", "final")) -> Rule:
-    """In every network, condition and period, ``better`` is more accurate than each of the others, for every M."""
-
-    def cases(study: Study) -> list[Case]:
-        return [
-            case_of(
-                study,
-                f"{cell.place}: {cell.arm} over {other.arm}, {PERIODS[period].lower()}",
-                {cell: 1.0, other: -1.0},
-                period,
-            )
-            for cell in study.runs
-            if cell.arm == better.format(M=cell.blocks)
-            for other in study.runs
-            if other.place == cell.place and other.arm in [label.format(M=cell.blocks) for label in others]
-            for period in periods
-        ]
-
-    return cases
+def cases_of(study: Study, saying: Saying) -> list[Case]:
+    """What is said, place by place; something of which there are no runs at all stays open."""
+    rule = {"over": is_over, "rises": rises_with_blocks, "falls": falls_by}[saying.kind]
+    return rule(study, saying) or [Case(f"{' and '.join(saying.arms)}: left out of this study", (), study.caveat)]
 
 
-def rises_with_blocks(period: Period = "all") -> Rule:
+def cells_called(study: Study, names: Sequence[str]) -> list[Cell]:
+    """The cells of arms that are called by their label in the plan, or by that in the table."""
+    return [cell for cell in study.runs if cell.arm in names or study.arm_labels.get(cell.arm) in names]
+
+
+def is_over(study: Study, saying: Saying) -> list[Case]:
+    """In every network, condition and period an arm is more accurate than each of the others, M for M."""
+    return [
+        case_of(
+            study,
+            f"{cell.place}: {cell.arm} over {other.arm}, {PERIODS[period].lower()}",
+            {cell: 1.0, other: -1.0},
+            period,
+        )
+        for cell in cells_called(study, saying.arms)
+        for name in saying.others
+        for other in cells_called(study, [name])
+        if other.place == cell.place and ("{M}" not in name or other.blocks == cell.blocks)
+        for period in saying.periods
+    ]
+
+
+def rises_with_blocks(study: Study, saying: Saying) -> list[Case]:
     """In every network and condition the accuracy rises with M: a straight line through it over log2 M slopes up."""
-
-    def cases(study: Study) -> list[Case]:
-        places = dict.fromkeys(cell.place for cell in study.runs)
-        cells = {place: [cell for cell in study.runs if cell.place == place] for place in places}
-        return [
-            case_of(study, f"{place}: points per doubling of M", slope_weights(cells[place]), period)
-            for place in places
-        ]
-
-    return cases
+    places: dict[str, list[Cell]] = {}
+    for cell in cells_called(study, saying.arms):
+        places.setdefault(cell.place, []).append(cell)
+    return [
+        case_of(study, f"{place}: points per doubling of M", slope_weights(cells), period)
+        for place, cells in places.items()
+        if len({cell.blocks for cell in cells}) > 1
+        for period in saying.periods
+    ]
 
 
 def slope_weights(cells: Sequence[Cell]) -> dict[Cell, float]:
@@ -172,24 +189,24 @@ def slope_weights(cells: Sequence[Cell]) -> dict[Cell, float]:
     return {cell: x / total for cell, x in zip(cells, centred, strict=True)}
 
 
-def falls_or_not(clean: str, worst: str, falling: str, steady: str, period: Period = "all") -> Rule:
-    """From ``clean`` to ``worst``, one arm falls by more than HARDLY and the other, at its largest M, by less."""
-
-    def cases(study: Study) -> list[Case]:
-        largest = max((cell.blocks for cell in study.runs), default=1)
-        claimed: dict[str, tuple[str, Side]] = {
-            falling: ("more", "above"),
-            steady.format(M=largest): ("less", "below"),
-        }
-        found = []
-        for cell in (cell for cell in study.runs if cell.condition == clean and cell.arm in claimed):
-            how, side = claimed[cell.arm]
-            label = f"{cell.network}: {cell.arm} falls by {how} than {HARDLY:g} point"
-            weights = {cell: 1.0, Cell(cell.model, worst, cell.arm, cell.blocks): -1.0}
-            found.append(case_of(study, label, weights, period, side=side, bound=HARDLY))
-        return found
-
-    return cases
+def falls_by(study: Study, saying: Saying) -> list[Case]:
+    """In every network an arm falls, from the first condition to the second, by so many points, or by fewer."""
+    first, second = saying.conditions
+    how = {"above": "more", "below": "less"}[saying.side]
+    amount = f"{how} than {saying.bound:g} point{'' if saying.bound == 1 else 's'}"
+    return [
+        case_of(
+            study,
+            f"{cell.network}: {cell.arm} falls by {amount}",
+            {cell: 1.0, Cell(cell.model, second, cell.arm, cell.blocks): -1.0},
+            period,
+            side=saying.side,
+            bound=saying.bound,
+        )
+        for cell in cells_called(study, saying.arms)
+        if cell.condition == first
+        for period in saying.periods
+    ]
 
 
 def case_of(
@@ -197,7 +214,7 @@ def case_of(
 ) -> Case:
     """The case that a weighted sum of accuracies lies on a side of a bound."""
     guessing = tuple(words for cell in weights if (words := at_chance(study, cell, period)))
-    return Case(label, paired(study, weights, period), study.caveat, side, bound, guessing)
+    return Case(label, paired(study, weights, period), study.caveat, side, bound, guessing, tuple(weights))
 
 
 def at_chance(study: Study, cell: Cell, period: Period) -> str:
@@ -220,55 +237,14 @@ def paired(study: Study, weights: Mapping[Cell, float], period: Period) -> tuple
     return tuple(sum(weight * by_seed[cell][seed] for cell, weight in weights.items()) for seed in sorted(shared))
 
 
-BCSC = "BCSC M={M}"
-BCSC_OVER_SGD = above(BCSC, ("SGD",))
-CLAIMS = (
-    Claim(
-        "bcsc-over-sgd",
-        "BCSC is more accurate than SGD in every network, epoch for epoch.",
-        "the paper's tables on Cifar10 and Cifar100",
-        {"cifar10": BCSC_OVER_SGD, "cifar10-deep": BCSC_OVER_SGD, "cifar100": BCSC_OVER_SGD},
-    ),
-    Claim(
-        "rises-with-m",
-        "The accuracy rises with the number of blocks M.",
-        "the paper's figure on M",
-        {"blocks": rises_with_blocks()},
-    ),
-    Claim(
-        "robust-to-outliers",
-        "With up to 15 % training outliers BCSC hardly loses accuracy, while SGD does.",
-        "the paper's table on outliers",
-        {"outliers": falls_or_not("no outliers", "15 % outliers", "SGD", BCSC)},
-    ),
-    Claim(
-        "persists-with-adagrad",
-        "The gain of BCSC over SGD persists inside AdaGrad.",
-        "the paper's figure on AdaGrad",
-        {"adagrad": above("AdaGrad + BCSC M={M}", ("AdaGrad + SGD",))},
-    ),
-    Claim(
-        "persists-with-dropout",
-        "The gain of BCSC over SGD persists at every rate of dropout.",
-        "the paper's table on dropout",
-        {"dropout": above(BCSC, ("SGD",), ("all",))},
-    ),
-    Claim(
-        "bcsc-over-sbc-and-rbc",
-        "BCSC is more accurate than SBC and RBC, which compute as many gradients.",
-        "the paper's table on Cifar10",
-        {"cifar10": above(BCSC, ("SBC M={M}", "RBC M={M}"))},
-    ),
-    Claim(
-        "bcsc-over-adaptive-rates",
-        "BCSC is more accurate than AdaGrad and AdaDelta, epoch for epoch.",
-        "the paper's table on Cifar10",
-        {"cifar10": above(BCSC, ("AdaGrad", "AdaDelta"))},
-    ),
-    Claim(
-        "left-at-equal-compute",
-        "BCSC is still more accurate when SGD may compute as many gradients.",
-        "ours: the paper does not ask",
-        {"compute": above(BCSC, ("SGD, rate/{M}, {M}x epochs", "SGD, {M}x epochs", "SGD, {M}x batch, {M}x epochs"))},
-    ),
-)
+def claims_of_the_catalog() -> tuple[Claim, ...]:
+    """The claims of the package's plans; those that share a name are one."""
+    claims: dict[str, Claim] = {}
+    for experiment in EXPERIMENTS.values():
+        for planned in experiment.claims:
+            claim = claims.get(planned.name, Claim(planned.name, planned.statement, planned.source, {}))
+            claims[planned.name] = replace(claim, rules={**claim.rules, experiment.name: planned.sayings})
+    return tuple(claims.values())
+
+
+CLAIMS = claims_of_the_catalog()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, median_low, quantiles
 from typing import Literal
 
-from bcsc.experiments.catalog import Axis
+from bcsc.experiments.experiment import Axis
 from bcsc.runs.record import RunRecord
 
 Quantity = Literal["test_accuracy", "test_loss", "train_loss"]

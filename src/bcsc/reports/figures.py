@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcsc.experiments.catalog import Axis, Cell
+from bcsc.experiments.experiment import Axis, Cell
 from bcsc.experiments.study import Study
 from bcsc.files import write_whole
 from bcsc.reports.curves import ARM_COLOURS, AXES, Curves, curves_of, finite, log_ticks, loss_limits, short

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from bcsc.choices import Period
-from bcsc.experiments.catalog import PERIODS, Cell
+from bcsc.experiments.experiment import PERIODS, Cell
 from bcsc.experiments.study import Study
 
 COST_OF_AN_EPOCH = (

@@ -1,6 +1,8 @@
 """A RunSpec becomes objects here and nowhere else."""
 
+import importlib
 import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch.utils.data import Dataset
 from bcsc import models
 from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
 from bcsc.data.outliers import HUMAN, outliers_asked_for
-from bcsc.data.sources import DataSet, load
+from bcsc.data.sources import DataSet, find_source, load
 from bcsc.distributed.block_gradients import sum_before_steps
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
@@ -27,7 +29,9 @@ from bcsc.runs.spec import RunSpec
 from bcsc.training.schedule import learning_rate
 from bcsc.training.trainer import Data, LossFunction, Plan, SteppedOptimizer, Trainer
 
-OPTIMIZERS = {name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()}
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()
+}
 OPTIMIZERS.pop("optimizer", None)
 PAPER_LEARNING_RATE = {"sgd": 0.1, "adagrad": 0.1, "adadelta": 0.1}
 
@@ -35,9 +39,8 @@ PAPER_LEARNING_RATE = {"sgd": 0.1, "adagrad": 0.1, "adadelta": 0.1}
 def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tuple[Trainer, DataSet]:
     """The trainer of a run on one of our data sets, and the data set with what was corrupted."""
     device = check_device(spec.device)
-    check_choice("method", spec.method, METHODS)
-    check_choice("optimizer", spec.optimizer.lower(), OPTIMIZERS)
-    check_choice("model", spec.model, models.MODELS)
+    for name in ("method", "optimizer", "model"):
+        check_setting(name, getattr(spec, name))
     dataset = load_data(spec, download=ranks.alone)
     source = dataset.source
     image_size = source.size if spec.model == "lenet4" else 32
@@ -56,6 +59,20 @@ def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tupl
     )
     plan = make_plan(spec, optimizer, F.cross_entropy, checkpoint_every, ranks)
     return Trainer(compiled(spec, network), parallel_optimizer(spec, optimizer, ranks), data, plan), dataset
+
+
+def check_setting(name: str, value: Any) -> None:
+    """Refuse the name of something that is not there: a data set, network, method, optimizer or kind of outliers."""
+    checks: Mapping[str, Callable[[Any], Any]] = {
+        "data": find_source,
+        "model": lambda model: check_choice("model", model, models.MODELS),
+        "method": lambda method: check_choice("method", method, METHODS),
+        "optimizer": find_optimizer,
+        "outliers": outliers_asked_for,
+        "device": check_device,
+    }
+    if name in checks:
+        checks[name](value)
 
 
 def build_own_run(
@@ -136,31 +153,53 @@ def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[
     )
 
 
+def find_optimizer(name: str) -> type[Optimizer]:
+    """One of torch.optim by its name, or that of any installed package by its place: ``package.module:Name``."""
+    module_name, colon, kind_name = name.partition(":")
+    if not colon:
+        return OPTIMIZERS[check_choice("optimizer (or package.module:Name)", name.lower(), OPTIMIZERS)]
+    try:
+        kind: object = getattr(importlib.import_module(module_name), kind_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidArgumentError(f"There is no optimizer {name} here: {error}. Install its package first.") from error
+    if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
+        raise InvalidArgumentError(f"{name} is a {type(kind).__name__}, not a subclass of torch.optim.Optimizer.")
+    return kind
+
+
 def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
-    """The torch optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
+    """The optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
     name = spec.optimizer.lower()
-    kind = OPTIMIZERS[check_choice("optimizer", name, OPTIMIZERS)]
+    kind = find_optimizer(spec.optimizer)
     rate = spec.lr if spec.lr is not None else PAPER_LEARNING_RATE.get(name)
     recipe = {"lr": rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
     taken = inspect.signature(kind).parameters
-    options = {name: value for name, value in recipe.items() if name in taken and value is not None}
+    options: dict[str, Any] = {name: value for name, value in recipe.items() if name in taken and value is not None}
     unfused = any(spec.optimizer_options.get(name) for name in ("foreach", "differentiable"))
     if name == "sgd" and torch.device(spec.device).type == "cpu" and not unfused:
         options["fused"] = True  # one operation for the whole step: docs/performance.md
     options |= spec.optimizer_options
-    for option, value in spec.optimizer_options.items():
-        if option in taken and isinstance(taken[option].default, bool) and not isinstance(value, bool):
-            raise InvalidArgumentError(f"The optimizer option {option} must be true or false, got {value!r}.")
+    check_options(spec.optimizer_options, taken, f"{kind.__module__}.{kind.__name__}")
     try:
         base: Optimizer = kind(model.parameters(), **options)
         refuse_unfit(base)
         try_out(kind, options)
     except BcscError:
         raise
-    except Exception as error:  # torch checks options here and there, some in the first step only
+    except Exception as error:  # optimizers check options here and there, some in the first step only
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InvalidArgumentError(f"torch.optim.{kind.__name__} refuses {options}: {reason}") from error
+        raise InvalidArgumentError(f"{kind.__module__}.{kind.__name__} refuses {options}: {reason}") from error
     return base
+
+
+def check_options(options: Mapping[str, Any], taken: Mapping[str, inspect.Parameter], name: str) -> None:
+    """Refuse options that the optimizer's signature does not have, and words or numbers for its switches."""
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in taken.values())
+    for option, value in options.items():
+        if not takes_any:
+            check_choice(f"An option of {name}", option, list(taken)[1:])
+        if option in taken and isinstance(taken[option].default, bool) and not isinstance(value, bool):
+            raise InvalidArgumentError(f"The optimizer option {option} must be true or false, got {value!r}.")
 
 
 def try_out(kind: type[Optimizer], options: dict[str, Any]) -> None:

@@ -50,7 +50,9 @@ class RunSpec:
     blocks: int = described(8, "M, the number of parameter blocks; SGD has one")
     epochs: int = described(200, "passes in the paper's sense: BCSC sees the data M times in each")
     batch_size: int = described(128, "samples per mini-batch")
-    optimizer: str = described("sgd", "any optimizer of torch.optim, by name")
+    optimizer: str = described(
+        "sgd", "any optimizer of torch.optim by name, or of an installed package as package.module:Name"
+    )
     optimizer_options: dict[str, Any] = described({}, "further keyword arguments of the optimizer")
     lr: float | None = described(None, "0.1 for the paper's optimizers, else the optimizer's own default")
     momentum: float = described(0.9, "for optimizers that have it")

@@ -6,20 +6,15 @@ from pathlib import Path
 import pytest
 
 from bcsc.cli.main import main
-from bcsc.experiments import estimate, local_engine
-from bcsc.reports import write
+from bcsc.experiments import estimate
+from bcsc.experiments.catalog import EXPERIMENTS
+from bcsc.experiments.plan_file import read_plan
 from tests.fake_trainer import InThisProcess
 
 SMALL = ("--models", "lenet4", "--epochs", "2", "--seeds", "0", "--blocks", "2")
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fake trainer, and a report that draws no figures."""
-    monkeypatch.setattr(local_engine, "LocalProcesses", lambda _num_jobs: InThisProcess())
-    monkeypatch.setattr(write, "write_figures", lambda _study, _folder: [])
-    monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
-    monkeypatch.setattr(write, "require_extras", lambda: None)
+pytestmark = pytest.mark.usefixtures("quick_campaigns")
 
 
 def test_one_command_goes_from_nothing_to_a_report_and_again_does_no_work(
@@ -66,7 +61,10 @@ def test_a_folder_with_other_runs_is_refused(
     [
         (["reproduce"], "Name an experiment, one of blocks, outliers"),
         (["reproduce", "cifar11"], "The experiment must be one of"),
-        (["reproduce", "cifar10", "--models", "alexnet"], "A network of cifar10 must be one of"),
+        (
+            ["reproduce", "cifar10", "--models", "alexnet"],
+            "A network must be one of lenet4, vgg19, resnet18, mobilenet",
+        ),
         (["reproduce", "cifar10", "--seeds", "a"], "argument --seeds: expected whole numbers such as 0,1,2, got 'a'"),
         (["reproduce", "cifar10", "--seeds", ","], "argument --seeds: expected"),
         (["reproduce", "cifar10", "--models", ","], "argument --models: expected names"),
@@ -128,3 +126,23 @@ def test_report_reads_any_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureF
     main(["reproduce", "cifar10", *SMALL, "--out", str(tmp_path / "deep" / "down")])
     assert main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out.endswith(f"report: {tmp_path / 'report' / 'index.html'}\n")
+
+
+def test_a_plan_is_shown_as_a_start_for_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--show", "outliers"]) == 0
+    plan = tmp_path / "outliers.toml"
+    plan.write_text(capsys.readouterr().out)
+    assert read_plan(plan)[0] == EXPERIMENTS["outliers"]
+
+
+def test_the_arms_and_conditions_to_run_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--arms", "SGD", "BCSC M=8", "--conditions", "no outliers", "--epochs", "2", "--seeds", "0"]
+    assert main(["reproduce", "outliers", *words, "--out", str(tmp_path)]) == 0
+    assert "2 runs, cut down: 2 of 200 epochs, 1 of 3 seeds, 1 of 4 conditions, 2 of 4 arms" in capsys.readouterr().out
+    assert main(["report", str(tmp_path)]) == 0
+
+
+def test_a_network_outside_the_plan_is_run_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "adagrad", *SMALL, "--out", str(tmp_path)]) == 0
+    assert "LeNet4 (planned: VGG19, ResNet18)" in capsys.readouterr().out
+    assert "LeNet4 (planned: VGG19, ResNet18)" in (tmp_path / "report" / "adagrad.md").read_text()

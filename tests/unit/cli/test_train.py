@@ -52,7 +52,10 @@ def test_an_option_overrides_the_file(tmp_path: Path) -> None:
         (["train", "--out", "{}", "--method", "bscs", "--data", "digits"], "Did you mean 'bcsc'"),
         (["train", "--out", "{}", "--optimizer", "adamx", "--data", "digits"], "Did you mean 'adam"),
         (["train", "--out", "{}", "--optimizer", "lbfgs", "--data", "digits"], "LBFGS cannot be the base"),
-        (["train", "--out", "{}", "--optimizer-options", "nestrov=true", "--data", "digits"], "refuses .*nestrov"),
+        (
+            ["train", "--out", "{}", "--optimizer-options", "nestrov=true", "--data", "digits"],
+            "must be one of lr, .*got 'nestrov'. Did you mean 'nesterov'",
+        ),
         (["train", "--out", "{}", "--optimizer-options", "nesterov", "--data", "digits"], "expected KEY=VALUE"),
         (["train", "--out", "{}", "--blocks", "many"], "invalid int value: 'many'"),
         (["train", "--out", "{}", "--blocks", "99999999", "--data", "digits"], "is more than the 51902 trainable"),

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from bcsc.experiments.catalog import EXPERIMENTS, Cell, cut_down
+from bcsc.experiments.catalog import EXPERIMENTS, cut_down
+from bcsc.experiments.experiment import Cell
 from bcsc.experiments.study import EXPERIMENT_FILE, read_studies
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run, write_study

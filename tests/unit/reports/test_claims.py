@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcsc.data.registry import SOURCES
-from bcsc.experiments.catalog import EXPERIMENTS, NUM_CLASSES
+from bcsc.experiments.catalog import EXPERIMENTS
+from bcsc.experiments.experiment import NUM_CLASSES
+from bcsc.experiments.sayings import read_saying
 from bcsc.experiments.study import Study
-from bcsc.reports.claims import CLAIMS, T_95, Case, Claim, Verdict, above, judge, rises_with_blocks
+from bcsc.reports.claims import CLAIMS, T_95, Case, Verdict, cases_of, judge
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import study_in_memory
 
 CUT = {"epochs": 2}
+OVER_SGD = [claim for claim in CLAIMS if claim.name == "bcsc-over-sgd"]
 VALUES = st.lists(st.floats(-50, 50), min_size=0, max_size=14).map(tuple)
 
 
@@ -49,6 +52,11 @@ def verdicts(accuracy: Callable[[RunSpec, int], float], **cut: object) -> dict[s
 def only_rule(name: str, study: Study) -> tuple[Case, ...]:
     claim = next(claim for claim in CLAIMS if claim.name == name)
     return judge([claim], [study])[0].cases
+
+
+def said(sentence: str, study: Study, period: str = "final") -> list[Case]:
+    """What becomes of a sentence in a study."""
+    return cases_of(study, read_saying(sentence, [*study.arm_labels, *study.arm_labels.values()], [period]))
 
 
 @pytest.mark.parametrize(
@@ -90,13 +98,20 @@ def test_a_verdict_names_the_networks_epochs_and_seeds_it_reaches() -> None:
 def test_a_verdict_on_several_experiments_is_one_so_far_until_it_has_them_all() -> None:
     names = ("cifar10", "cifar10-deep", "cifar100")
     studies = [study_in_memory(name, as_claimed) for name in names]
-    assert judge(CLAIMS[:1], studies)[0].sentence == (
+    assert judge(OVER_SGD, studies)[0].sentence == (
         "holds in 3 networks, at 200 epochs, with 3 seeds of cifar10; in 2 networks, at 200 epochs, with 3 seeds of "
         "cifar10-deep; in 10 networks, at 200 epochs, with 3 seeds of cifar100"
     )
-    assert judge(CLAIMS[:1], studies[1:2])[0].sentence == (
+    assert judge(OVER_SGD, studies[1:2])[0].sentence == (
         "holds so far in 2 networks, at 200 epochs, with 3 seeds of cifar10-deep; no runs of cifar10, cifar100"
     )
+
+
+def test_of_several_studies_of_one_experiment_the_one_with_the_most_finished_runs_speaks() -> None:
+    many, one = study_in_memory("blocks", as_claimed, epochs=20), study_in_memory("blocks", otherwise, seeds=[0])
+    for studies in ([many, one], [one, many]):
+        verdict = next(v for v in judge(CLAIMS, studies) if v.cases)
+        assert verdict.sentence == "holds so far in 3 networks, at 20 of 200 epochs, with 3 seeds"
 
 
 def test_runs_that_are_still_missing_make_a_verdict_one_so_far() -> None:
@@ -232,17 +247,42 @@ def test_arms_are_compared_in_the_same_network_and_condition_only() -> None:
         return 30.0 + easier.get(spec.outliers, 0.0) + (spec.method == "bcsc") * spec.blocks
 
     study = study_in_memory("outliers", accuracy, **CUT)
-    cases = above("BCSC M={M}", ("SGD",), ("final",))(study)
+    cases = said("BCSC M={M} over SGD", study)
     assert [case.values for case in cases] == [pytest.approx((m,) * 3) for _ in range(4) for m in (2, 4, 8)]
     assert len({case.label for case in cases}) == 4 * 3
+
+
+def test_arms_with_blocks_are_compared_m_for_m_unless_they_are_called_by_their_own_labels() -> None:
+    study = study_in_memory("cifar10", as_claimed, blocks=[2, 4], models=["lenet4"], **CUT)
+    labels = [case.label for case in said("BCSC M={M} over SBC M={M} and SGD", study)]
+    assert labels == [
+        "LeNet4: BCSC M=2 over SBC M=2, final",
+        "LeNet4: BCSC M=2 over SGD, final",
+        "LeNet4: BCSC M=4 over SBC M=4, final",
+        "LeNet4: BCSC M=4 over SGD, final",
+    ]
+    assert [case.label for case in said("BCSC M=4 over BCSC M=2", study)] == ["LeNet4: BCSC M=4 over BCSC M=2, final"]
+
+
+def test_what_is_said_of_an_arm_that_was_left_out_stays_open() -> None:
+    study = study_in_memory("outliers", as_claimed, arms=["SGD"], **CUT)
+    verdict = next(v for v in judge(CLAIMS, [study]) if v.cases)
+    assert [case.state for case in verdict.cases] == ["holds", "not decided"]
+    assert verdict.cases[1].label == "BCSC M=8: left out of this study"
+    one_m = study_in_memory("blocks", as_claimed, arms=["BCSC M=8"], **CUT)
+    assert [case.state for case in only_rule("rises-with-m", one_m)] == ["not decided"]
+
+
+def test_a_case_names_the_cells_its_numbers_are_from() -> None:
+    case = said("BCSC M={M} over SGD", study_in_memory("cifar10-deep", as_claimed, **CUT))[0]
+    assert [cell.arm for cell in case.cells] == ["BCSC M=8", "SGD"]
 
 
 def test_rising_with_blocks_is_measured_in_points_per_doubling_and_in_each_place_by_itself() -> None:
     def accuracy(spec: RunSpec, _epoch: int) -> float:
         return 50.0 + len(spec.model) * (spec.blocks.bit_length() - 1)
 
-    claim = Claim("", "", "", {"blocks": rises_with_blocks()})
-    cases = judge([claim], [study_in_memory("blocks", accuracy, **CUT)])[0].cases
+    cases = only_rule("rises-with-m", study_in_memory("blocks", accuracy, **CUT))
     assert [case.label for case in cases] == [
         f"{network}: points per doubling of M" for network in ("LeNet4", "VGG19", "ResNet18")
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.experiments.catalog import Axis
+from bcsc.experiments.experiment import Axis
 from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.curves import curves_of, loss_limits
 from bcsc.reports.figures import draw_accuracies, draw_arms, write_figures

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.experiments.catalog import Cell
+from bcsc.experiments.experiment import Cell
 from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.tables import (
     COST_OF_AN_EPOCH,

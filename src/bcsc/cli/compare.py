@@ -1,0 +1,183 @@
+"""``bcsc compare``: carry out a plan of one's own, and report on it."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bcsc.errors import DamagedRunError, Interrupted, InvalidArgumentError, check_choice
+from bcsc.experiments.catalog import EXPERIMENTS, cut_down
+from bcsc.experiments.experiment import Experiment
+from bcsc.experiments.plan_file import read_plan
+
+if TYPE_CHECKING:
+    from bcsc.experiments.campaign import Engine, Outcome
+    from bcsc.reports.claims import Verdict
+
+CUTS = ("epochs", "models", "seeds", "blocks", "subset", "conditions", "arms")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The plan, where it goes, and how to cut it down."""
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a TOML file; bcsc reproduce --show NAME prints one")
+    add_campaign_arguments(parser)
+
+
+def add_campaign_arguments(parser: argparse.ArgumentParser) -> None:
+    """How a plan is carried out, and how it is cut down."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help="for the runs and the report (default: results/NAME)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="runs at a time, which share the cores (default: one per core for lenet4 alone, else one)",
+    )
+    parser.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="processes here, or tasks of a Ray cluster"
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help="of the Ray cluster; without it one is started here")
+    cuts = parser.add_argument_group("to cut a plan down, which its results then say")
+    cuts.add_argument("--epochs", type=int, metavar="N", help="the staircase of learning rates scales with them")
+    cuts.add_argument("--models", type=_words, metavar="A,B", help="these networks, planned or not")
+    cuts.add_argument("--seeds", type=_numbers, metavar="0,1,2", help="these seeds")
+    cuts.add_argument("--blocks", type=_numbers, metavar="2,8", help="these numbers of blocks M")
+    cuts.add_argument("--subset", type=int, metavar="N", help="only the first N training samples")
+    cuts.add_argument("--conditions", nargs="+", metavar="LABEL", help="only these conditions")
+    cuts.add_argument("--arms", nargs="+", metavar="LABEL", help="only these arms, as in the table: SGD 'BCSC M=8'")
+
+
+def _words(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise argparse.ArgumentTypeError(f"expected names such as lenet4,vgg19, got {text!r}")
+    return words
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in _words(text)]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 0,1,2, got {text!r}") from error
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out the plan."""
+    return carry_out(arguments.plan, arguments)
+
+
+def carry_out(plan: str | Path, arguments: argparse.Namespace) -> int:
+    """Carry out a plan as the arguments say; 1 if a run failed, 130 if interrupted."""
+    engine = build_engine(arguments.engine, arguments.jobs, arguments.address)
+    comparison = compare(plan, arguments.out, engine=engine, **cuts_in(arguments))
+    for verdict in comparison.verdicts:
+        if verdict.cases:
+            print(f"{verdict.claim.statement} {verdict.sentence[:1].upper()}{verdict.sentence[1:]}.")
+    print(f"report: {comparison.page}")
+    return int(any(outcome.state == "failed" for outcome in comparison.outcomes))
+
+
+def cuts_in(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What is to be left out."""
+    return {name: value for name in CUTS if (value := getattr(arguments, name)) is not None}
+
+
+def build_engine(name: str, num_jobs: int | None, address: str | None) -> "Engine":
+    """Where the runs are carried out."""
+    if name == "ray":
+        from bcsc.experiments.engines.ray import RayTasks
+
+        return RayTasks(address)
+    if address is not None:
+        raise InvalidArgumentError("--address is that of a Ray cluster: give --engine ray with it.")
+    from bcsc.experiments.engines.local import LocalProcesses
+
+    return LocalProcesses(num_jobs)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How every run ended, the verdicts on what was claimed, and the page of the report."""
+
+    outcomes: "list[Outcome]"
+    verdicts: "list[Verdict]"
+    page: Path
+
+
+def compare(
+    plan: Path | str, out: Path | str | None = None, *, engine: "Engine | None" = None, **cut: Any
+) -> Comparison:
+    """Carry out what is left to do of a plan, then write the report.
+
+    Args:
+        plan: the path of a TOML file, or the name of an experiment of the paper.
+        out: the folder for runs and report; by default ``results/NAME``.
+        engine: where the runs are carried out; by default processes on this machine.
+        cut: what to leave out, as in ``bcsc reproduce``: epochs, models, seeds, blocks, subset, conditions, arms.
+    """
+    from bcsc.experiments.campaign import Job, run_campaign, summary_of
+    from bcsc.experiments.engines.local import sigterm_as_ctrl_c
+    from bcsc.experiments.progress import board
+    from bcsc.experiments.study import read_studies, write_experiment
+    from bcsc.reports.claims import CLAIMS, judge
+    from bcsc.reports.write import require_extras, write_report
+
+    require_extras()
+    whole, text = find_plan(plan)
+    experiment = cut_down(whole, **cut)
+    out = Path(out) if out is not None else Path("results") / experiment.name
+    check_subset(experiment)
+    check_goes_on(out, experiment)
+    engine = engine or build_engine("local", None, None)
+    write_experiment(out, experiment.name, cut, text)
+    jobs = [Job(planned.name, planned.spec, out) for planned in experiment.runs()]
+    print(f"{experiment.title}: {len(jobs)} runs{', ' + experiment.note if experiment.note else ''}", flush=True)
+    try:
+        with sigterm_as_ctrl_c(), board() as shown:
+            outcomes = run_campaign(jobs, engine, shown)
+    except KeyboardInterrupt as interruption:
+        raise Interrupted("interrupted; the same command continues where it stopped") from interruption
+    print(summary_of(outcomes, engine))
+    page = write_report(out)
+    return Comparison(outcomes, judge(CLAIMS, read_studies(out)[0]), page)
+
+
+def find_plan(plan: Path | str) -> tuple[Experiment, str | None]:
+    """The experiment of that name, or the one in that file and the file's text."""
+    if isinstance(plan, str) and not plan.endswith(".toml"):
+        return EXPERIMENTS[check_choice("The experiment, if it is no TOML file,", plan, EXPERIMENTS)], None
+    from bcsc.runs.build import check_setting
+
+    return read_plan(Path(plan), check_setting)
+
+
+def check_subset(experiment: Experiment) -> None:
+    """Refuse more samples than a data set of the experiment has, before the first run starts."""
+    from bcsc.data.registry import SOURCES
+
+    for planned in experiment.runs():
+        if planned.spec.subset is not None and planned.spec.data in SOURCES:
+            SOURCES[planned.spec.data].check_subset(planned.spec.subset)
+
+
+def check_goes_on(out: Path, wanted: Experiment) -> None:
+    """Refuse a folder that holds other runs than the wanted ones; more seeds, networks or arms are welcome."""
+    if out.exists() and not out.is_dir():
+        raise InvalidArgumentError(f"{out} is a file. Give --out a folder.")
+    from bcsc.experiments.study import read_experiment
+    from bcsc.runs.spec import differences
+
+    try:
+        earlier = read_experiment(out)
+    except DamagedRunError:
+        return  # it is written anew
+    if earlier is None:
+        return
+    changed = differences(earlier.recipe, wanted.recipe)
+    before = {planned.name: planned.spec for planned in earlier.runs()}
+    for planned in wanted.runs():
+        if not changed and planned.name in before:
+            changed = [f"{planned.name}: {text}" for text in differences(before[planned.name], planned.spec)]
+    if earlier.name != wanted.name:
+        changed = [f"the experiment was {earlier.name}, is {wanted.name}"]
+    if changed:
+        raise InvalidArgumentError(f"{out} holds other runs: {'; '.join(changed)}. Give another --out.")

@@ -1,0 +1,118 @@
+"""``bcsc compare``: a plan of one's own, from its file to its verdicts."""
+
+from pathlib import Path
+
+import pytest
+
+import bcsc
+from bcsc.cli.main import main
+from bcsc.experiments.study import EXPERIMENT_FILE, PLAN_FILE, read_studies
+
+pytestmark = pytest.mark.usefixtures("quick_campaigns")
+
+PLAN = """\
+title = "Mine"
+seeds = [0, 1, 2]
+
+[recipe]
+data = "digits"
+epochs = 2
+
+[[arm]]
+label = "SGD"
+method = "sgd"
+
+[[arm]]
+label = "BCSC M={M}"
+method = "bcsc"
+blocks = [8]
+
+[[claim]]
+says = "BCSC M={M} over SGD"
+periods = ["all"]
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(PLAN)
+    return path
+
+
+def test_one_command_goes_from_a_file_to_a_verdict_and_again_does_no_work(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["compare", str(plan), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "Mine: 6 runs\n" in printed
+    assert "BCSC M={M} over SGD. Holds in 1 network, at 2 epochs, with 3 seeds.\n" in printed
+    assert printed.endswith(f"report: {out / 'report' / 'index.html'}\n")
+    assert main(["compare", str(plan), "--out", str(out)]) == 0
+    assert "6 finished before" in capsys.readouterr().out
+
+
+def test_a_plan_in_python_gives_its_verdicts_and_its_page(plan: Path, tmp_path: Path) -> None:
+    comparison = bcsc.compare(plan, tmp_path / "out", subset=100)
+    assert [verdict.sentence for verdict in comparison.verdicts if verdict.cases] == [
+        "holds so far in 1 network, at 2 epochs, with 3 seeds, only the first 100 training samples"
+    ]
+    assert {outcome.state for outcome in comparison.outcomes} == {"finished"}
+    assert comparison.page == tmp_path / "out" / "report" / "index.html"
+
+
+def test_the_folder_carries_the_plan_so_that_it_is_read_without_the_file(plan: Path, tmp_path: Path) -> None:
+    bcsc.compare(plan, tmp_path / "out")
+    plan.unlink()
+    (study,), damaged = read_studies(tmp_path / "out")
+    assert not damaged
+    assert (study.title, study.is_named, study.caveat) == ("Mine", False, "")
+    assert (tmp_path / "out" / PLAN_FILE).read_text() == PLAN
+
+
+def test_a_plan_may_grow_in_the_same_folder_but_not_change(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", str(plan), "--out", str(tmp_path / "out")]
+    main(command)
+    plan.write_text(PLAN + '\n[[arm]]\nlabel = "RBC M={M}"\nmethod = "rbc"\nblocks = [8]\n')
+    assert main(command) == 0
+    assert "6 finished before, 3 finished" in capsys.readouterr().out
+    plan.write_text(PLAN.replace("blocks = [8]", "blocks = [8]\nlr = 0.2"))
+    assert main(command) == 2
+    assert "lenet4-bcsc-m-8-seed-0: lr was None, is 0.2. Give another --out." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PLAN.replace("bcsc", "bscs"), "mine.toml, line 14 (arm 2 method): method must be one of sgd"),
+        (PLAN.replace('"SGD"\n', '"SGD"\noptimizer = "no.such:Thing"\n', 1), "line 10 (arm 1 optimizer): There is no"),
+        ("", "There must be at least one arm"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2_before_anything_is_written(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    plan.write_text(text)
+    assert main(["compare", str(plan), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_that_is_neither_a_file_nor_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(bcsc.BcscError, match="The experiment, if it is no TOML file, must be one of blocks"):
+        bcsc.compare("outlier", tmp_path)
+    with pytest.raises(bcsc.BcscError, match="mine.toml cannot be read"):
+        bcsc.compare(tmp_path / "mine.toml")
+
+
+def test_a_damaged_plan_in_a_folder_is_reported_and_its_runs_are_shown(plan: Path, tmp_path: Path) -> None:
+    bcsc.compare(plan, tmp_path / "out")
+    (tmp_path / "out" / PLAN_FILE).write_text(PLAN[:60])
+    (study,), (damaged,) = read_studies(tmp_path / "out")
+    assert study.name == "other-runs"
+    assert str(tmp_path / "out" / EXPERIMENT_FILE) in damaged.reason

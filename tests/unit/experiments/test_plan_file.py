@@ -1,0 +1,217 @@
+"""A plan says what to run; a mistake in it is named by its line and key."""
+
+import re
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from bcsc.errors import InvalidArgumentError
+from bcsc.experiments.catalog import EXPERIMENTS, NAMES, cut_down, plan_text
+from bcsc.experiments.experiment import Experiment
+from bcsc.experiments.plan_file import experiment_from_toml, read_plan
+from bcsc.runs.build import check_setting
+from bcsc.runs.spec import RunSpec
+
+PLAN = """\
+question = "Does it hold?"
+seeds = [0, 1]
+recipe = { data = "digits", model = "lenet4", epochs = 2 }
+
+[[condition]]
+label = "clean"
+
+[[condition]]
+label = "noisy"
+outliers = "symmetric:0.15"
+
+[[arm]]
+label = "SGD"
+method = "sgd"
+
+[[arm]]
+label = "BCSC M={M}"
+method = "bcsc"
+blocks = [2, 4]
+
+[[claim]]
+says = ["BCSC M={M} over SGD", "BCSC M=4 falls by less than 2 points"]
+"""
+
+
+def experiment(text: str = PLAN, name: str = "mine") -> Experiment:
+    return experiment_from_toml(text, name, "mine.toml", check_setting)
+
+
+def changed(old: str, new: str) -> str:
+    assert PLAN.count(old) == 1
+    return PLAN.replace(old, new)
+
+
+def test_a_plan_is_networks_by_conditions_by_arms_by_seeds() -> None:
+    runs = experiment().runs()
+    assert len(runs) == 2 * 3 * 2
+    assert runs[5].name == "lenet4-noisy-bcsc-m-4-seed-0"
+    assert runs[5].spec == RunSpec(data="digits", epochs=2, outliers="symmetric:0.15", blocks=4)
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    plan = experiment_from_toml('[[arm]]\nlabel = "SGD"\nmethod = "sgd"', "mine", "mine.toml")
+    assert (plan.title, plan.question, plan.seeds, plan.models) == ("mine", "", (0, 1, 2), ("lenet4",))
+    assert [run.spec for run in plan.runs()] == [RunSpec(method="sgd", blocks=1, seed=seed) for seed in (0, 1, 2)]
+
+
+def test_any_setting_may_be_a_sweep_and_the_label_tells_its_values_apart() -> None:
+    text = changed('label = "SGD"', 'label = "SGD at {lr}"\nlr = [0.1, 0.01]\nmomentum = [0.0, 0.9]')
+    plan = experiment(text.replace("over SGD", "over SGD at {lr}"))
+    labels = list(dict.fromkeys(run.cell.arm for run in plan.runs()))
+    assert labels[:4] == [f"SGD at {lr}, momentum={m}" for lr in (0.1, 0.01) for m in (0.0, 0.9)]
+    specs = {run.cell.arm: (run.spec.lr, run.spec.momentum) for run in plan.runs()}
+    assert specs["SGD at 0.01, momentum=0.0"] == (0.01, 0.0)
+    assert plan.arm_labels()["SGD at 0.01, momentum=0.0"] == "SGD at {lr}"
+
+
+def test_a_sweep_in_a_condition_makes_conditions_and_one_in_the_recipe_goes_through_all_of_them() -> None:
+    plan = experiment(changed('"symmetric:0.15"', '["symmetric:0.1", "pairflip:0.1"]'))
+    assert {cell.condition for cell in plan.cells()} == {
+        "clean",
+        "noisy, outliers=symmetric:0.1",
+        "noisy, outliers=pairflip:0.1",
+    }
+    plan = experiment(changed("epochs = 2 }", "epochs = 2, batch_size = [64, 128] }"))
+    found = {(run.cell.condition, run.spec.batch_size, run.spec.outliers) for run in plan.runs()}
+    assert found == {
+        (f"{label}, batch_size={size}", size, outliers)
+        for label, outliers in (("clean", "none"), ("noisy", "symmetric:0.15"))
+        for size in (64, 128)
+    }
+
+
+def test_networks_are_a_list_in_the_recipe() -> None:
+    plan = experiment(changed('model = "lenet4"', 'model = ["lenet4", "resnet18"]'))
+    assert plan.models == ("lenet4", "resnet18")
+    assert {run.spec.model for run in plan.runs()} == {"lenet4", "resnet18"}
+
+
+@pytest.mark.parametrize(
+    ("factor", "lr"), [('{ times = "M" }', {2: 0.2, 4: 0.4}), ('{ over = "M" }', {2: 0.05, 4: 0.025})]
+)
+def test_a_setting_may_be_a_multiple_of_the_recipes(factor: str, lr: dict[int, float]) -> None:
+    text = changed("epochs = 2 }", "epochs = 2, lr = 0.1 }").replace(
+        "blocks = [2, 4]", f"blocks = [2, 4]\nlr = {factor}"
+    )
+    assert {run.spec.blocks: run.spec.lr for run in experiment(text).runs() if run.spec.method == "bcsc"} == lr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ('question = "Does', 'qestion = "Does', "line 1 (qestion)", "Did you mean 'question'"),
+        ('"Does it hold?"', "3", "line 1 (question)", "question must be a text, got 3"),
+        ("seeds = [0, 1]", "seeds = []", "line 2 (seeds)", "There must be at least one seed"),
+        ("seeds = [0, 1]", "seeds = [0, 0]", "line 2 (seeds)", "Every seed must be there once"),
+        ("seeds = [0, 1]", "seeds = [0, -1]", "line 2 (seeds)", "at least 0, got -1"),
+        ('"lenet4"', '"lenet5"', "line 3 (recipe model)", "model must be one of lenet4"),
+        ("epochs = 2", "epochs = 0", "line 3 (recipe epochs)", "epochs must be a whole number of at least 1, got 0"),
+        ("epochs = 2", "epochs = 2, seed = 3", "line 3 (recipe seed)", "Give seeds = [0, 1, 2] at the top"),
+        ("epochs = 2", "epochs = []", "line 3 (recipe epochs)", "There must be at least one value of epochs"),
+        ('"clean"', "7", "line 6 (condition 1 label)", "must have a label, a text, got 7"),
+        ('"noisy"', '"clean"', "line 5 (condition)", "Every condition must be there once, got clean, clean"),
+        ("outliers = ", "outlier = ", "line 10 (condition 2 outlier)", "Did you mean 'outliers'"),
+        ('"symmetric:0.15"', '"symetric:0.15"', "line 10 (condition 2 outliers)", "Did you mean 'symmetric'"),
+        ('"sgd"', '"sgdd"', "line 14 (arm 1 method)", "method must be one of sgd"),
+        ('label = "SGD"\n', "", "line 12 (arm 1 label)", "must have a label, a text, got None"),
+        ("blocks = [2, 4]", "blocks = [2, 2]", "line 19 (arm 2 blocks)", "Every value of blocks must be there once"),
+        ("blocks = [2, 4]", 'blocks = [2, "a"]', "line 19 (arm 2 blocks)", "blocks must be of type int, got 'a'"),
+        ("blocks = [2, 4]", 'lr = { over = "N" }', "line 19 (arm 2 lr)", 'may have lr = { times = "M" }'),
+        (
+            "blocks = [2, 4]",
+            'lr = { over = "M" }',
+            "line 17 (arm 2 label)",
+            "in braces must be one of method, lr, got 'M'",
+        ),
+        ("blocks = [2, 4]", 'blocks = 2\nlr = { over = "M" }', "line 20 (arm 2 lr)", "Give lr in the recipe"),
+        ("blocks = [2, 4]", 'blocks = 2\noutliers = "none"', "line 20 (arm 2 outliers)", "is set by a condition too"),
+        ("blocks = [2, 4]", 'blocks = 2\nmodel = "vgg19"', "line 20 (arm 2 model)", "in the recipe"),
+        (
+            'M={M}"\nmethod',
+            'M={N}"\nmethod',
+            "line 17 (arm 2 label)",
+            "in braces must be one of method, blocks, M, got 'N'",
+        ),
+        ('BCSC M={M}"\n', 'sgd{M}"\n', "line 22 (claim 1 says)", "A claim says 'A over B'"),
+        ("BCSC M=4 falls", "SBC M=4 falls", "line 22 (claim 1 says)", "got 'SBC M=4 falls by less than 2 points'"),
+        ("[[claim]]", "[[claim]]\nsaid = 3", "line 22 (claim 1 said)", "A key of a claim must be one of"),
+        (
+            "[[claim]]",
+            '[[claim]]\nperiods = ["last"]',
+            "line 22 (claim 1 periods)",
+            "A period must be one of first_half",
+        ),
+        ("[[claim]]", '[[claim]]\nto = "dirty"', "line 22 (claim 1 to)", "A condition must be one of clean, noisy"),
+        ("[[claim]]", '[[claim]]\nto = "clean"', "line 23 (claim 1 says)", "there must be two conditions"),
+        ("[[claim]]", "[claim]", "line 21 (claim)", "claim must be a list"),
+    ],
+)
+def test_a_mistake_is_named_by_line_and_key(old: str, new: str, line: str, message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        experiment(changed(old, new))
+    assert str(caught.value).startswith(f"mine.toml, {line}: ")
+    assert message in str(caught.value)
+
+
+def test_labels_that_give_the_same_folder_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="Every name of a run .* must be there once"):
+        experiment(changed('label = "SGD"', 'label = "BCSC, M=2"'))
+
+
+@pytest.mark.parametrize("text", ["seeds = [0", "a = " + "[" * 100_000, "seeds = 0\nseeds = 1"])
+def test_a_file_that_is_no_toml_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="mine.toml is not a TOML file"):
+        experiment(text)
+
+
+def test_a_plan_has_the_name_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "My plan.toml"
+    path.write_text(PLAN)
+    plan, text = read_plan(path)
+    assert (plan.name, text) == ("my-plan", PLAN)
+    with pytest.raises(InvalidArgumentError, match="nowhere.toml cannot be read"):
+        read_plan(tmp_path / "nowhere.toml")
+
+
+def test_a_claim_without_a_statement_states_what_it_says() -> None:
+    (claim,) = experiment().claims
+    assert claim.statement == "BCSC M={M} over SGD, and BCSC M=4 falls by less than 2 points."
+    assert [saying.kind for saying in claim.sayings] == ["over", "falls"]
+    assert claim.sayings[1].conditions == ("clean", "noisy")
+
+
+def test_every_plan_of_the_package_has_a_name_and_passes_all_checks() -> None:
+    folder = resources.files("bcsc.experiments").joinpath("plans")
+    assert {path.name for path in folder.iterdir()} == {f"{name}.toml" for name in NAMES}
+    for name in NAMES:
+        assert experiment_from_toml(plan_text(name), name, name, check_setting) == EXPERIMENTS[name]
+
+
+def test_a_plan_that_was_cut_down_by_labels_says_how_many_are_left() -> None:
+    small = cut_down(experiment(), conditions=["Noisy"], arms=["bcsc m=4", "SGD"])
+    assert [(run.cell.condition, run.cell.arm) for run in small.runs()[:2]] == [("noisy", "SGD"), ("noisy", "BCSC M=4")]
+    assert small.note == "cut down: 1 of 2 conditions, 2 of 3 arms"
+    assert cut_down(small, seeds=[0]).note == "cut down: 1 of 2 seeds, 1 of 2 conditions, 2 of 3 arms"
+
+
+def test_a_network_that_is_not_planned_is_named() -> None:
+    small = cut_down(EXPERIMENTS["adagrad"], models=["lenet4"], epochs=20)
+    assert small.note == "cut down: 20 of 200 epochs, LeNet4 (planned: VGG19, ResNet18)"
+    assert small.scope == "in LeNet4 (planned: VGG19, ResNet18), at 20 of 200 epochs, with 3 seeds"
+    both = cut_down(EXPERIMENTS["adagrad"], models=["lenet4", "vgg19"])
+    assert both.note == "cut down: 1 of 2 networks, LeNet4 (planned: VGG19, ResNet18)"
+    assert {run.spec.optimizer for run in small.runs()} == {"adagrad"}
+
+
+def test_the_plan_in_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    plan = experiment_from_toml(text, "mine", "docs/plans.md")
+    assert len(plan.runs()) == 2 * 2 * 4 * 3
