@@ -29,11 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
             folder = arguments.out / name.lower().replace(", ", "-").replace(" ", "-")
             results[name] = run_spec(spec, folder, RunOptions(restart=arguments.restart, watcher=watcher))
     page = write_report(arguments.out)
-    print(f"\n{demo.aligned(demo.table(results))}\n")
-    print(
-        f"An epoch of BCSC with M = {demo.BLOCKS} blocks computes {demo.BLOCKS} times the gradients of an SGD epoch.\n"
-        f"The last row gives SGD as many gradients, at 1/{demo.BLOCKS} of the rate. "
-        "One seed: a first look, not a result."
-    )
-    print(f"Curves: {page.parent / 'other-runs-epochs.png'} and beside it\nReport: {page}")
+    summaries = {name: result.summary for name, result in results.items()}
+    print(f"\n{demo.aligned(demo.table(summaries))}\n")
+    print(*demo.conclusion({name: summary["test_accuracy"]["final"] for name, summary in summaries.items()}), sep="\n")
+    print(f"Curves: {page.parent / 'other-runs-accuracy.png'} and beside it\nReport: {page}")
     return 0

@@ -7,17 +7,19 @@ from bcsc.errors import InvalidArgumentError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the runs are."""
-    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder with runs at any depth")
+    """Where the runs are, and where the report goes."""
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs at any depth")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="for the report (default: DIR/report, or report here for several DIRs)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and say where it is."""
     from bcsc.reports.write import write_report
 
-    if not arguments.folder.is_dir():
-        raise InvalidArgumentError(
-            f"{arguments.folder} is not a folder. Give the --out of bcsc reproduce or bcsc train."
-        )
-    print(f"report: {write_report(arguments.folder)}")
+    for folder in arguments.folders:
+        if not folder.is_dir():
+            raise InvalidArgumentError(f"{folder} is not a folder. Give the --out of bcsc reproduce or bcsc train.")
+    print(f"report: {write_report(*arguments.folders, out=arguments.out)}")
     return 0

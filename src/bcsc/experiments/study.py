@@ -20,6 +20,7 @@ from bcsc.runs.spec import RunSpec, spec_to_toml
 EXPERIMENT_FILE = "experiment.json"  # the name of the plan and how it is cut down
 PLAN_FILE = "plan.toml"  # a plan of one's own
 OWN_COLUMNS = ("data", "model", "method", "blocks", "outliers", "seed", "threads")  # shown in a cell's own words
+DEFAULTS = RunSpec()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class Study:
     is_named: bool = False  # whether it is one of the package's own
     claims: tuple[PlannedClaim, ...] = ()
     arm_labels: Mapping[str, str] = field(default_factory=dict)  # from an arm's label in the table to that in the plan
+    folder: Path | None = None  # where it was found
 
     @property
     def finished(self) -> dict[Cell, tuple[RunRecord, ...]]:
@@ -88,23 +90,36 @@ def read_experiment(folder: Path) -> Experiment | None:
         raise DamagedRunError(f"{path} cannot be read: {error!r}. Run the same command again to rewrite it.") from error
 
 
-def read_studies(root: Path) -> tuple[list[Study], list[DamagedRun]]:
-    """Every experiment at or under ``root``, the paper's first and in its order, then the runs that belong to none."""
-    records, damaged = read_runs(root)
+def read_studies(*roots: Path) -> tuple[list[Study], list[DamagedRun]]:
+    """Every experiment in the folders, the paper's first and in its order, then the runs that belong to none."""
+    roots = outermost(roots)
+    read = [read_runs(root) for root in roots]
+    records, damaged = [run for runs, _ in read for run in runs], [bad for _, some in read for bad in some]
     studies, claimed = [], set()
-    for folder in sorted(path.parent for path in root.rglob(EXPERIMENT_FILE)):
+    for folder in sorted(path.parent for root in roots for path in root.rglob(EXPERIMENT_FILE)):
         try:
             experiment = read_experiment(folder)
         except DamagedRunError as error:
             damaged.append(DamagedRun(folder / EXPERIMENT_FILE, str(error)))
             continue
         if experiment is not None:
-            study = study_of(experiment, [record for record in records if record.folder.is_relative_to(folder)])
+            inside = [record for record in records if record.folder.is_relative_to(folder)]
+            study = replace(study_of(experiment, inside), folder=folder)
             claimed |= {record.folder for runs in study.runs.values() for record in runs}
             studies.append(study)
     studies.sort(key=lambda study: list(EXPERIMENTS).index(study.name) if study.is_named else len(EXPERIMENTS))
     others = [record for record in records if record.folder not in claimed]
     return studies + ([study_of_others(others)] if others else []), damaged
+
+
+def outermost(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """The folders without those that are, or lie in, one before or around them."""
+    resolved = [folder.resolve() for folder in folders]
+    return tuple(
+        folder
+        for index, (folder, path) in enumerate(zip(folders, resolved, strict=True))
+        if path not in resolved[:index] and not set(path.parents) & set(resolved)
+    )
 
 
 def study_of(experiment: Experiment, records: Iterable[RunRecord]) -> Study:
@@ -161,7 +176,7 @@ def study_of_others(records: Sequence[RunRecord]) -> Study:
 def _cell_of(spec: RunSpec, varying: Sequence[str]) -> Cell:
     blocks = 1 if spec.method == "sgd" else spec.blocks
     arm = spec.method.upper() if blocks == 1 else f"{spec.method.upper()} M={blocks}"
-    values = {name: getattr(spec, name) for name in varying}
-    label = ", ".join([arm, *(f"{name}={'default' if value is None else value}" for name, value in values.items())])
+    values = {name: getattr(spec, name) for name in varying if getattr(spec, name) != getattr(DEFAULTS, name)}
+    label = ", ".join([arm, *(f"{name}={value}" for name, value in values.items())])
     condition = spec.data if spec.outliers == "none" else f"{spec.data}, {spec.outliers}"
     return Cell(spec.model, condition, label, blocks)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, median_low, quantiles
 from typing import Literal
 
-from bcsc.experiments.experiment import Axis
+from bcsc.experiments.experiment import Axis, Cell
 from bcsc.runs.record import RunRecord
 
 Quantity = Literal["test_accuracy", "test_loss", "train_loss"]
@@ -77,6 +77,14 @@ def over_seeds(lines: Sequence[Sequence[float]]) -> Curve:
     return Curve(mean, [min(column) for column in columns], [max(column) for column in columns])
 
 
+def by_place(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """The cells of each network and condition, which are compared with each other."""
+    places: dict[str, list[Cell]] = {}
+    for cell in cells:
+        places.setdefault(cell.place, []).append(cell)
+    return places
+
+
 def finite(values: Iterable[float]) -> list[float]:
     """The values that are numbers."""
     return [value for value in values if math.isfinite(value)]
@@ -95,6 +103,15 @@ def loss_limits(lines: Iterable[Sequence[float]]) -> tuple[float, float] | None:
     high = min(max(tops), REACH * median_low(tops))
     lowest = min(map(min, found))
     return max(lowest, high / DEPTH), high
+
+
+def accuracy_limits(lines: Sequence[Sequence[float]]) -> tuple[float, float] | None:
+    """The same for accuracies in percent, by the errors that remain: where all err little, one that guesses is cut."""
+    known = [value for line in lines for value in finite(line)]
+    if not known:
+        return None
+    errors = loss_limits([[100 - value for value in line] for line in lines])
+    return min(known) if errors is None else max(min(known), 100 - errors[1]), max(known)
 
 
 def usual_top(line: Sequence[float]) -> float:

@@ -6,14 +6,24 @@ The same runs give the same bytes: no date is written, and no setting of the rea
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bcsc.experiments.experiment import Axis, Cell
 from bcsc.experiments.study import Study
 from bcsc.files import write_whole
-from bcsc.reports.curves import ARM_COLOURS, AXES, Curves, curves_of, finite, log_ticks, loss_limits, short
+from bcsc.reports.curves import (
+    ARM_COLOURS,
+    AXES,
+    Curves,
+    accuracy_limits,
+    by_place,
+    curves_of,
+    finite,
+    log_ticks,
+    loss_limits,
+    short,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +33,7 @@ COLUMNS = 3
 # In inches: a panel with the gap to the next, the margins of the figure, and a line of its legend.
 PANEL_WIDTH, PANEL_HEIGHT, GAP = 2.4, 1.7, (0.25, 0.85)
 LEFT, RIGHT, BOTTOM, TOP, LEGEND_LINE = 0.6, 0.6, 0.6, 0.85, 0.2
+LETTERS_PER_INCH = 10  # of the legend, lines and gaps included
 LINES: Mapping[str, dict[str, Any]] = {
     "train_loss": {"color": "tab:blue", "label": "training loss and its spread"},
     "test_loss": {"color": "tab:red", "label": "test loss", "linestyle": "--"},
@@ -35,18 +46,18 @@ WITHOUT_DATE: Mapping[str, dict[str, None]] = {
 }
 
 
-def write_figures(study: Study, folder: Path, suffixes: Sequence[str] = ("png", "pdf")) -> list[Path]:
-    """The learning curves of a study against every axis, and its arms side by side."""
+def write_figures(study: Study, name: str, folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    """The learning curves of a study against every axis, and its arms side by side, as NAME-FIGURE.SUFFIX."""
     import matplotlib.style
 
     curves = {cell: found for cell, runs in study.runs.items() if (found := curves_of(runs)) is not None}
     written = []
     with matplotlib.style.context("default"), matplotlib.rc_context({"svg.hashsalt": study.name}):
-        for name, figure in figures_of(study, curves):
+        for title, figure in figures_of(study, curves):
             for suffix in suffixes:
                 content = io.BytesIO()
                 figure.savefig(content, format=suffix, dpi=150, metadata=WITHOUT_DATE[suffix])
-                written.append(folder / f"{study.name}-{name}.{suffix}")
+                written.append(folder / f"{name}-{title}.{suffix}")
                 write_whole(written[-1], content.getvalue())
     return written
 
@@ -61,13 +72,13 @@ def figures_of(study: Study, curves: Mapping[Cell, Curves]) -> "Iterator[tuple[s
 
 def draw_accuracies(study: Study, curves: Mapping[Cell, Curves]) -> "Figure":
     """A row per network and condition: the test accuracy of all arms, against each of the axes."""
-    places = [(place, list(cells)) for place, cells in groupby(curves, key=lambda cell: cell.place)]
+    places = by_place(curves)
     arms = list(dict.fromkeys(cell.arm for cell in study.runs))
     styles: dict[str, dict[str, Any]] = {
         arm: {"color": ARM_COLOURS[i % len(ARM_COLOURS)], "label": arm} for i, arm in enumerate(arms)
     }
     figure, panels = _grid(study, len(places), len(AXES), list(styles.values()))
-    for (place, cells), line in zip(places, panels, strict=True):
+    for (place, cells), line in zip(places.items(), panels, strict=True):
         shown = {cell: curves[cell].quantities["test_accuracy"] for cell in cells}
         for axis, panel in zip(AXES, line, strict=True):
             for cell, curve in shown.items():
@@ -75,7 +86,8 @@ def draw_accuracies(study: Study, curves: Mapping[Cell, Curves]) -> "Figure":
                 panel.fill_between(positions, curve.low, curve.high, alpha=0.2, linewidth=0, **styles[cell.arm])
                 panel.plot(positions, curve.mean, **_line_style(positions), **styles[cell.arm])
             _finish_positions(panel, [curves[cell] for cell in cells], axis)
-            _finish_accuracies(panel, [value for curve in shown.values() for value in (*curve.low, *curve.high)])
+            _finish_accuracies(panel, [curve.mean for curve in shown.values()])
+            _note_below(panel, {f"{cell.arm}: ": curve.mean for cell, curve in shown.items()})
             panel.tick_params(labelleft=panel is line[0])
         line[0].set_title(place, fontsize=8)
         line[0].set_ylabel("test accuracy (%)", fontsize=8)
@@ -84,7 +96,7 @@ def draw_accuracies(study: Study, curves: Mapping[Cell, Curves]) -> "Figure":
 
 def draw_arms(study: Study, curves: Mapping[Cell, Curves], axis: Axis) -> "Figure":
     """A panel per arm, in rows of three; those of a network and condition have the same axes, to be compared."""
-    places = [list(cells) for _, cells in groupby(study.runs, key=lambda cell: cell.place)]
+    places = by_place(study.runs).values()
     rows = [cells[start : start + COLUMNS] for cells in places for start in range(0, len(cells), COLUMNS)]
     figure, panels = _grid(study, len(rows), max(map(len, rows)), list(LINES.values()))
     for cells, line in zip(rows, panels, strict=True):
@@ -112,8 +124,10 @@ def _grid(
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    bottom = BOTTOM + LEGEND_LINE * math.ceil(len(legend) / COLUMNS)
     width = LEFT + columns * PANEL_WIDTH + (columns - 1) * GAP[0] + RIGHT
+    longest = max(len(style["label"]) for style in legend)
+    legend_columns = next((number for number in (3, 2) if longest * number <= LETTERS_PER_INCH * width), 1)
+    bottom = BOTTOM + LEGEND_LINE * math.ceil(len(legend) / legend_columns)
     height = TOP + rows * PANEL_HEIGHT + (rows - 1) * GAP[1] + bottom
     figure = Figure(figsize=(width, height))
     edges = {"left": LEFT / width, "right": 1 - RIGHT / width, "bottom": bottom / height, "top": 1 - TOP / height}
@@ -121,7 +135,7 @@ def _grid(
     caption = f"{study.title} ({study.caveat})" if study.caveat else study.title
     figure.suptitle(caption, fontsize=9, wrap=True, y=1 - 0.12 / height, verticalalignment="top")
     handles = [Line2D([], [], **style) for style in legend]
-    figure.legend(handles=handles, loc="lower center", ncols=COLUMNS, fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="lower center", ncols=legend_columns, fontsize=8, frameon=False)
     return figure, [list(line) for line in figure.subplots(rows, columns, squeeze=False, gridspec_kw={**edges, **gaps})]
 
 
@@ -139,12 +153,13 @@ def _draw_arm(losses: "Axes", accuracy: "Axes", curves: Curves, axis: Axis) -> N
     highest = max(finite([*curves.quantities["train_loss"].mean, *curves.quantities["test_loss"].mean]), default=0.0)
     if highest > losses.get_ylim()[1]:
         losses.text(0.03, 0.97, f"loss up to {highest:.2g}", fontsize=7, va="top", transform=losses.transAxes)
+    _note_below(accuracy, {"accuracy ": curves.quantities["test_accuracy"].mean})
 
 
 def _finish_arm(losses: "Axes", accuracy: "Axes", place: Sequence[Curves], axis: Axis) -> None:
     """The axes of a panel: those that suit all arms of its place."""
     _finish_positions(losses, place, axis)
-    _finish_accuracies(accuracy, [value for curves in place for value in curves.quantities["test_accuracy"].mean])
+    _finish_accuracies(accuracy, [curves.quantities["test_accuracy"].mean for curves in place])
     accuracy.tick_params(colors=LINES["test_accuracy"]["color"])
     limits = loss_limits([curves.quantities[name].mean for curves in place for name in ("train_loss", "test_loss")])
     if limits is not None:
@@ -161,16 +176,23 @@ def _finish_positions(panel: "Axes", place: Sequence[Curves], axis: Axis) -> Non
         _scale(panel, "x", (min(positions), max(positions)))
 
 
-def _finish_accuracies(panel: "Axes", values: Sequence[float]) -> None:
+def _finish_accuracies(panel: "Axes", lines: Sequence[Sequence[float]]) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    known = finite(values)
-    if known:
-        low, high = min(known), max(known)
-        margin = 0.06 * (high - low) or 1.0
-        panel.set_ylim(low - margin, high + margin)
+    limits = accuracy_limits(lines)
+    if limits is not None:
+        margin = 0.06 * (limits[1] - limits[0]) or 1.0
+        panel.set_ylim(limits[0] - margin, limits[1] + margin)
     panel.yaxis.set_major_locator(MaxNLocator(5))
     panel.tick_params(labelsize=7)
+
+
+def _note_below(panel: "Axes", lines: Mapping[str, Sequence[float]]) -> None:
+    """Name what lies below the axis."""
+    lowest = {name: min(finite(line), default=math.inf) for name, line in lines.items()}
+    notes = [f"{name}down to {low:.3g}" for name, low in lowest.items() if low < panel.get_ylim()[0]]
+    if notes:
+        panel.text(0.03, 0.03, "\n".join(notes), fontsize=7, va="bottom", transform=panel.transAxes)
 
 
 def _scale(panel: "Axes", direction: str, limits: tuple[float, float]) -> None:

@@ -1,16 +1,29 @@
 """One self-contained HTML page: verdicts, tables, interactive curves, and every run's configuration and origin."""
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bcsc.experiments.study import Study
 from bcsc.reports.claims import Verdict
-from bcsc.reports.curves import ARM_COLOURS, AXES, QUANTITIES, Curve, curves_of
+from bcsc.reports.curves import (
+    ARM_COLOURS,
+    AXES,
+    QUANTITIES,
+    Curve,
+    Curves,
+    accuracy_limits,
+    by_place,
+    curves_of,
+    loss_limits,
+)
 from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, table_of
 from bcsc.runs.folder import DamagedRun
+from bcsc.runs.record import RunRecord
 from bcsc.runs.spec import spec_to_toml
 from bcsc.version import __version__
 
@@ -20,48 +33,75 @@ if TYPE_CHECKING:
 TITLE = "Block-cyclic stochastic coordinate descent, put to the test"
 
 
-def page_of(studies: Sequence[Study], verdicts: Sequence[Verdict], damaged: Sequence[DamagedRun]) -> str:
-    """The page as text; it needs no network."""
+def page_of(
+    studies: Mapping[str, Study],
+    verdicts: Sequence[Verdict],
+    damaged: Sequence[DamagedRun],
+    *,
+    conclusion: Sequence[str] = (),
+    files: Mapping[str, Sequence[Path]] = {},
+) -> str:
+    """The page as text; it needs no network. Studies, and the files beside the page, come by the studies' names."""
     from markupsafe import Markup
 
-    sections = [_section(study) for study in studies]
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            title=TITLE,
-            version=__version__,
-            notes=f"{COST_OF_AN_EPOCH} {WHAT_IS_SPREAD}",
-            verdicts=verdicts,
-            damaged=damaged,
-            studies=sections,
-            runs=[run for study in studies for group in study.runs.values() for run in group],
-            axes=AXES,
-            colours=ARM_COLOURS,
-            data=_finite(
-                {
-                    "colours": ARM_COLOURS,
-                    "axes": AXES,
-                    "quantities": QUANTITIES,
-                    "charts": {chart["id"]: chart["lines"] for section in sections for chart in section["charts"]},
-                }
-            ),
-            css=Markup(_text("page.css")),
-            js=Markup(_text("page.js")),
-            plotly=Markup(plotly_js()),
-        )
+    names = distinct([verdict.claim.name for verdict in verdicts])
+    claims = {f"claim-{name}": verdict for name, verdict in zip(names, verdicts, strict=True)}
+    behind = {anchor: runs_behind(verdict, studies.values()) for anchor, verdict in claims.items()}
+    sections = [_section(name, study, files.get(name, ())) for name, study in studies.items()]
+    runs = [
+        _run(run, cell.arm, [anchor for anchor, folders in behind.items() if run.folder in folders])
+        for study in studies.values()
+        for cell, group in study.runs.items()
+        for run in group
+    ]
+    template = _environment().get_template("page.html")
+    return template.render(
+        title=TITLE,
+        version=__version__,
+        notes=f"{COST_OF_AN_EPOCH} {WHAT_IS_SPREAD}",
+        conclusion=conclusion,
+        claims=claims,
+        num_runs={anchor: len(folders) for anchor, folders in behind.items()},
+        damaged=damaged,
+        studies=sections,
+        runs=runs,
+        axes=AXES,
+        colours=ARM_COLOURS,
+        data=_finite(_data(sections, runs)),
+        css=Markup(_text("page.css")),
+        js=Markup(_text("page.js")),
+        plotly=Markup(plotly_js()),
     )
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names as parts of file names and addresses, each told apart from those before it."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unnamed"
+        candidates = [plain, *(f"{plain}-{number}" for number in range(2, len(names) + 1))]
+        found.append(next(candidate for candidate in candidates if candidate not in found))
+    return found
+
+
+def runs_behind(verdict: Verdict, studies: Iterable[Study]) -> set[Path]:
+    """The folders of the runs whose numbers decide."""
+    cells = {cell for case in verdict.cases for cell in case.cells}
+    tested = [study for study in studies if study.name in verdict.claim.rules]
+    return {run.folder for study in tested for cell in cells for run in study.runs.get(cell, ())}
 
 
 def _environment() -> "Environment":
     """Templates in which everything is escaped but what is marked as ours."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    loader = PackageLoader("bcsc.reports")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("bcsc.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters["toml"] = spec_to_toml
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
     return environment
 
@@ -77,50 +117,104 @@ def _text(name: str) -> str:
     return resources.files("bcsc.reports").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _section(study: Study) -> dict[str, Any]:
+def _section(name: str, study: Study, files: Sequence[Path]) -> dict[str, Any]:
     """What the page shows of a study."""
     return {
-        "name": study.name,
-        "title": study.title,
+        "name": name,
+        "of": study.name,  # the experiment
+        "title": study.title if name == study.name else f"{study.title} ({name})",
         "question": study.question,
         "source": study.source,
         "caveat": study.caveat,
         "compared_by": study.compared_by,
         "table": table_of(study),
+        "places": [cell.place for cell in study.runs],
+        "files": _downloads(name, files),
         "arms": _arms(study),
-        "charts": _charts(study),
+        "charts": _charts(name, study),
     }
+
+
+def _downloads(name: str, files: Sequence[Path]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What each group of files shows, and for each file its kind and its address."""
+    groups = groupby(files, key=lambda path: path.stem)
+    return [
+        (
+            stem.removeprefix(name).strip("-").replace("-", " ") or "table",
+            [(p.suffix[1:].upper(), p.name) for p in group],
+        )
+        for stem, group in groups
+    ]
 
 
 def _arms(study: Study) -> list[str]:
     return list(dict.fromkeys(cell.arm for cell in study.runs))
 
 
-def _charts(study: Study) -> list[dict[str, Any]]:
-    """One chart per network and condition: the id of its place in the page, its title and its lines."""
+def _charts(name: str, study: Study) -> list[dict[str, Any]]:
+    """One chart per network and condition of which an epoch is done: its id in the page, its title and its lines."""
     colours = {arm: index for index, arm in enumerate(_arms(study))}
-    return [
-        {
-            "id": f"{study.name}-chart-{index}",
-            "title": place,
-            "lines": [
-                {
-                    "arm": cell.arm,
-                    "colour": colours[cell.arm],
-                    "seeds": curves.num_seeds,
-                    "x": curves.positions,
-                    "y": {name: _drawn(curve) for name, curve in curves.quantities.items()},
-                }
-                for cell in cells
-                if (curves := curves_of(study.runs[cell])) is not None
-            ],
+    charts = []
+    for index, (place, cells) in enumerate(by_place(study.runs).items()):
+        known = {cell: curves for cell in cells if (curves := curves_of(study.runs[cell])) is not None}
+        if not known:
+            continue
+        lines = [_line(cell.arm, colours[cell.arm], curves) for cell, curves in known.items()]
+        limits = {
+            quantity: (accuracy_limits if quantity == "test_accuracy" else loss_limits)(
+                [curves.quantities[quantity].mean for curves in known.values()]
+            )
+            for quantity in QUANTITIES
         }
-        for index, (place, cells) in enumerate(groupby(study.runs, key=lambda cell: cell.place))
-    ]
+        charts.append({"id": f"{name}-chart-{index}", "title": place, "lines": lines, "limits": limits})
+    return charts
+
+
+def _line(arm: str, colour: int, curves: Curves) -> dict[str, Any]:
+    return {
+        "arm": arm,
+        "colour": colour,
+        "seeds": curves.num_seeds,
+        "x": curves.positions,
+        "y": {name: _drawn(curve) for name, curve in curves.quantities.items()},
+    }
 
 
 def _drawn(curve: Curve) -> dict[str, list[float]]:
     return {"mean": curve.mean, "low": curve.low, "high": curve.high}
+
+
+def _run(run: RunRecord, arm: str, claims: Sequence[str]) -> dict[str, Any]:
+    """A row of the table of runs, the claims it is evidence for, and what a click on it shows."""
+    summary = run.summary
+    return {
+        "name": run.folder.name,
+        "model": run.spec.model,
+        "data": run.spec.data,
+        "arm": arm,
+        "seed": run.spec.seed,
+        "state": summary.state,
+        "epochs": f"{summary.epochs_done} / {summary.epochs}",
+        "final": f"{summary.test_accuracy['final']:.2f}" if summary.test_accuracy else "",
+        "seconds": f"{summary.seconds:.0f}",
+        "claims": claims,
+        "folder": str(run.folder),
+        "message": summary.message,
+        "configuration": spec_to_toml(run.spec),
+        "origin": "\n".join(f"{name} = {value}" for name, value in run.origin.items()),
+    }
+
+
+def _data(sections: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the script of the page draws and shows."""
+    shown_on_click = ("name", "folder", "message", "configuration", "origin")
+    return {
+        "colours": ARM_COLOURS,
+        "axes": AXES,
+        "quantities": QUANTITIES,
+        "charts": {chart["id"]: chart for section in sections for chart in section["charts"]},
+        "runs": [{name: run[name] for name in shown_on_click} for run in runs],
+    }
 
 
 def _finite(value: Any) -> Any:

@@ -1,15 +1,16 @@
-"""A folder of runs -> a folder with the tables, figures, verdicts and the page."""
+"""Folders of runs -> a folder with the tables, figures, verdicts and the page."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from bcsc.errors import InvalidArgumentError, MissingExtraError
+from bcsc.experiments import demo
 from bcsc.experiments.study import Study, read_studies
 from bcsc.files import write_whole
 from bcsc.reports.claims import CLAIMS, Verdict, judge
 from bcsc.reports.figures import write_figures
-from bcsc.reports.page import page_of
+from bcsc.reports.page import distinct, page_of
 from bcsc.reports.tables import table_of, to_csv, to_latex, to_markdown
 
 
@@ -20,31 +21,56 @@ def require_extras() -> None:
         raise MissingExtraError(f"A report needs {' and '.join(missing)}: pip install 'bcsc[report]'.")
 
 
-def write_report(root: Path) -> Path:
-    """Report on every run at or under ``root``; returns the path of the HTML page."""
+def write_report(*roots: Path, out: Path | None = None) -> Path:
+    """Report on every run at or under the folders; returns the path of the HTML page.
+
+    It goes to ``out``: by default the folder ``report`` in the one that is given, or here if there are several.
+    The same runs give the same bytes.
+    """
     require_extras()
-    studies, damaged = read_studies(root)
+    studies, damaged = read_studies(*roots)
     if not studies and not damaged:
-        raise InvalidArgumentError(f"There are no runs in {root}. Give the --out of bcsc reproduce or of bcsc train.")
+        raise InvalidArgumentError(
+            f"There are no runs in {' or '.join(map(str, roots))}. Give the --out of bcsc reproduce or of bcsc train."
+        )
+    folder = out or (roots[0] / "report" if len(roots) == 1 else Path("report"))
+    folder.mkdir(parents=True, exist_ok=True)
+    named = dict(zip(names_of(studies), studies, strict=True))
+    files = {name: write_study(study, name, folder) for name, study in named.items()}
     verdicts = judge(CLAIMS, studies)
-    folder = root / "report"
-    folder.mkdir(exist_ok=True)
-    for study in studies:
-        write_tables(study, folder)
-        write_figures(study, folder)
     write_whole(folder / "claims.md", claims_to_markdown(verdicts).encode())
     page = folder / "index.html"
-    write_whole(page, page_of(studies, verdicts, damaged).encode())
+    write_whole(page, page_of(named, verdicts, damaged, conclusion=conclusion_of(studies), files=files).encode())
     return page
 
 
-def write_tables(study: Study, folder: Path) -> list[Path]:
-    """The table of a study as Markdown, CSV and LaTeX."""
+def conclusion_of(studies: Sequence[Study]) -> list[str]:
+    """What the demo says of itself, if these are its runs; an experiment has claims instead."""
+    if any(study.folder is not None for study in studies):
+        return []
+    return demo.conclusion(
+        demo.final_accuracies(run for study in studies for runs in study.runs.values() for run in runs)
+    )
+
+
+def names_of(studies: Sequence[Study]) -> list[str]:
+    """What the files of each are called: the experiment, or its folder where two studies are of the same one."""
+    counts = [sum(other.name == study.name for other in studies) for study in studies]
+    return distinct(
+        [
+            study.folder.resolve().name if count > 1 and study.folder is not None else study.name
+            for study, count in zip(studies, counts, strict=True)
+        ]
+    )
+
+
+def write_study(study: Study, name: str, folder: Path, figures: Sequence[str] = ("png", "pdf")) -> list[Path]:
+    """The table of a study as Markdown, CSV and LaTeX, and its figures in the formats given; returns the files."""
     table = table_of(study)
-    texts = {"md": to_markdown(table), "csv": to_csv(study), "tex": to_latex(table)}
+    texts = {"csv": to_csv(study), "tex": to_latex(table), "md": to_markdown(table)}
     for suffix, text in texts.items():
-        write_whole(folder / f"{study.name}.{suffix}", text.encode())
-    return [folder / f"{study.name}.{suffix}" for suffix in texts]
+        write_whole(folder / f"{name}.{suffix}", text.encode())
+    return [*(folder / f"{name}.{suffix}" for suffix in texts), *write_figures(study, name, folder, figures)]
 
 
 def claims_to_markdown(verdicts: Sequence[Verdict]) -> str:

@@ -1,5 +1,6 @@
 """The demo ends with its table and the path of its report."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 
 from bcsc.cli.main import main
 from bcsc.experiments import demo
+from bcsc.runs.spec import RunSpec
+from bcsc.runs.folder import read_runs
+from tests.run_folders import write_run
 
 
 @pytest.mark.slow
@@ -18,7 +22,9 @@ def test_the_demo_shows_its_table_and_writes_its_report(tmp_path: Path, monkeypa
     assert all(f"\n{name} " in printed for name in quick)
     assert printed.strip().endswith(str(tmp_path / "demo" / "report" / "index.html"))
     assert (tmp_path / "demo" / "report" / "index.html").stat().st_size > 100_000
-    assert (tmp_path / "demo" / "report" / "other-runs-epochs.png").exists()
+    assert (tmp_path / "demo" / "report" / "other-runs-accuracy.png").exists()
+    (answer,) = re.findall(r"Epoch for epoch BCSC ends at .* %\.", printed)
+    assert (tmp_path / "demo" / "report" / "index.html").read_text().count(f"<p>{answer}</p>") == 1
 
 
 def test_the_runs_of_the_demo_compare_at_equal_epochs_and_at_equal_compute() -> None:
@@ -27,3 +33,22 @@ def test_the_runs_of_the_demo_compare_at_equal_epochs_and_at_equal_compute() -> 
     assert equal.epochs == bcsc.epochs * bcsc.blocks
     assert equal.lr == pytest.approx(0.1 / bcsc.blocks)
     assert {spec.outliers for spec in demo.RUNS.values()} == {"symmetric:0.15"}
+
+
+def test_the_conclusion_gives_both_comparisons_and_needs_all_runs() -> None:
+    final = dict(zip(demo.RUNS, (80.0, 90.0, 91.5), strict=True))
+    first, second, last = demo.conclusion(final)
+    assert first == (
+        "Epoch for epoch BCSC ends at 90.00 % and SGD at 80.00 %; with as many gradients as BCSC, SGD ends at 91.50 %."
+    )
+    assert "of the +10.00 points by epoch, -1.50 are left" in second
+    assert "not a result" in last
+    assert demo.conclusion({"SGD": 80.0}) == []
+
+
+def test_runs_of_the_demo_are_known_by_what_they_compute(tmp_path: Path) -> None:
+    for index, spec in enumerate(demo.RUNS.values()):
+        write_run(tmp_path / str(index), replace(spec, threads=2), accuracy=lambda *_, index=index: 80.0 + index)
+    write_run(tmp_path / "other", RunSpec(epochs=1))
+    records, _ = read_runs(tmp_path)
+    assert demo.final_accuracies(records) == dict(zip(demo.RUNS, (80.0, 81.0, 82.0), strict=True))

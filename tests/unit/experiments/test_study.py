@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down
 from bcsc.experiments.experiment import Cell
-from bcsc.experiments.study import EXPERIMENT_FILE, read_studies
+from bcsc.experiments.study import EXPERIMENT_FILE, outermost, read_studies
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run, write_study
 
@@ -40,13 +40,13 @@ def test_studies_come_in_the_order_of_the_catalog_and_other_runs_last(tmp_path: 
     assert list(studies[-1].runs) == [Cell("lenet4", "cifar10", "BCSC M=8", 8)]
 
 
-def test_other_runs_are_told_apart_by_what_differs_between_them(tmp_path: Path) -> None:
+def test_other_runs_are_told_apart_by_what_differs_between_them_and_from_the_default(tmp_path: Path) -> None:
     write_run(tmp_path / "a", RunSpec(epochs=2))
     write_run(tmp_path / "b", RunSpec(epochs=2, lr=0.5))
     write_run(tmp_path / "c", RunSpec(epochs=2, lr=0.5, seed=1))
     (study,), _ = read_studies(tmp_path)
     assert {cell.arm: len(runs) for cell, runs in study.runs.items()} == {
-        "BCSC M=8, lr=default": 1,
+        "BCSC M=8": 1,
         "BCSC M=8, lr=0.5": 2,
     }
 
@@ -57,3 +57,17 @@ def test_a_damaged_experiment_file_is_reported_and_its_runs_are_shown(tmp_path: 
     (study,), (damaged,) = read_studies(tmp_path)
     assert study.name == "other-runs"
     assert str(tmp_path / EXPERIMENT_FILE) in damaged.reason
+
+
+def test_several_folders_are_read_as_one_and_none_twice(tmp_path: Path) -> None:
+    write_study(tmp_path / "a" / "deep", "outliers", epochs=2, seeds=[0], blocks=[2])
+    write_run(tmp_path / "b", RunSpec(epochs=2))
+    write_run(tmp_path / "c", RunSpec(epochs=2, method="sgd"))
+    folders = [tmp_path / name for name in ("a/deep", "a", "b", "c", "b/../c")]
+    studies, _ = read_studies(*folders)
+    assert [(study.name, study.folder) for study in studies] == [
+        ("outliers", tmp_path / "a" / "deep"),
+        ("other-runs", None),
+    ]
+    assert [sum(map(len, study.runs.values())) for study in studies] == [8, 2]
+    assert outermost(folders) == (tmp_path / "a", tmp_path / "b", tmp_path / "c")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.reports.curves import REACH, curves_of, log_ticks, loss_limits, over_seeds, short, usual_top
 from bcsc.runs.folder import RunFolder
+from bcsc.reports.curves import REACH, accuracy_limits, curves_of, log_ticks, loss_limits, over_seeds, short, usual_top
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import NUM_SAMPLES, write_run
 
@@ -82,6 +82,18 @@ def test_neither_a_method_nor_an_epoch_that_explodes_changes_the_limits_much(lin
 def test_a_loss_that_only_falls_is_shown_from_its_start() -> None:
     falling = [2.3 * 0.8**epoch for epoch in range(40)]
     assert loss_limits([falling]) == (falling[-1], 2.3)
+
+
+def test_accuracies_are_shown_whole_unless_one_guesses_where_the_others_hardly_err() -> None:
+    usual = [[30.0, 60.0, 75.0], [10.0, 50.0, 70.0], [10.0, 10.0, 10.0]]
+    assert accuracy_limits(usual) == (10.0, 75.0)
+    digits = [[95.0, 98.0, 99.0], [96.0, 98.5, 99.2], [10.0, 10.0, 10.0]]
+    limits = accuracy_limits(digits)
+    assert limits is not None
+    assert 80.0 < limits[0] < 95.0
+    assert limits[1] == 99.2
+    assert accuracy_limits([[100.0, 100.0]]) == (100.0, 100.0)
+    assert accuracy_limits([[math.nan]]) is None
 
 
 def test_a_loss_may_be_as_large_as_a_float() -> None:

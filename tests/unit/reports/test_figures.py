@@ -9,7 +9,8 @@ from bcsc.experiments.experiment import Axis
 from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.curves import curves_of, loss_limits
 from bcsc.reports.figures import draw_accuracies, draw_arms, write_figures
-from tests.run_folders import explode, write_study
+from bcsc.runs.spec import RunSpec
+from tests.run_folders import explode, write_run, write_study
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'bcsc[report]'")
 ARMS = ("AdaGrad", "AdaDelta", "SGD", "SBC M=2", "RBC M=2", "BCSC M=2")
@@ -115,17 +116,40 @@ def test_all_arms_of_a_place_are_also_drawn_in_one_panel_against_every_axis(stud
     assert [text.get_text() for text in legend.get_texts()] == list(ARMS)
 
 
+def test_an_arm_that_guesses_where_the_others_hardly_err_is_named_below_the_axis(tmp_path: Path) -> None:
+    def accuracy(spec: RunSpec, epoch: int) -> float:
+        return 10.0 if spec.method == "sgd" else 96.0 + epoch
+
+    ((study,), _) = read_studies(write_study(tmp_path, "cifar10-deep", accuracy=accuracy, epochs=3, seeds=[0]))
+    (first, *_) = draw_accuracies(study, drawn(study)).axes
+    assert first.get_ylim()[0] > 80
+    assert [text.get_text() for text in first.texts] == ["SGD: down to 10"]
+
+
+@pytest.mark.parametrize("length", [10, 35, 80])
+def test_the_legend_fits_the_figure(tmp_path: Path, length: int) -> None:
+    for seed in range(4):
+        write_run(tmp_path / str(seed), RunSpec(epochs=2, optimizer=f"{seed}" * length))
+    ((study,), _) = read_studies(tmp_path)
+    figure = draw_accuracies(study, drawn(study))
+    figure.canvas.draw()
+    box, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert box.x0 >= 0
+    assert box.x1 <= whole.x1
+    assert all(box.y1 < panel.get_tightbbox().y0 for panel in figure.axes)
+
+
 @pytest.mark.slow
 def test_figures_are_written_whole_and_the_same_bytes_each_time(study: Study, tmp_path: Path) -> None:
     suffixes = ("png", "pdf", "svg")
     contents = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        written = write_figures(study, tmp_path / name, suffixes)
+        written = write_figures(study, "six", tmp_path / name, suffixes)
         contents.append({path.name: path.read_bytes() for path in written})
     assert contents[0] == contents[1]
     assert set(contents[0]) == {
-        f"cifar10-{figure}.{suffix}"
+        f"six-{figure}.{suffix}"
         for figure in ("accuracy", "epochs", "gradient-evaluations", "seconds")
         for suffix in suffixes
     }
@@ -137,5 +161,5 @@ def test_figures_are_written_whole_and_the_same_bytes_each_time(study: Study, tm
 def test_a_study_whose_runs_have_not_begun_has_no_figures(tmp_path: Path) -> None:
     study = read_studies(write_study(tmp_path, "cifar10", epochs=2, models=["lenet4"], seeds=[0], blocks=[2]))[0][0]
     empty = Study(**{**vars(study), "runs": dict.fromkeys(study.runs, ())})
-    assert write_figures(empty, tmp_path) == []
+    assert write_figures(empty, "none", tmp_path, ["png"]) == []
     assert loss_limits([]) is None

@@ -65,3 +65,32 @@ def test_every_file_is_written_whole_and_a_full_disk_leaves_what_was_there(
     assert set(page.parent.iterdir()) == {path for path in replaced if path.parent == page.parent}, (
         "nothing half-written is left behind"
     )
+
+
+def test_the_same_runs_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
+    write_run(tmp_path / "run", RunSpec(epochs=2))
+    pages = [write.write_report(tmp_path, out=tmp_path / name) for name in ("first", "second")]
+    first, second = ({path.name: path.read_bytes() for path in page.parent.iterdir()} for page in pages)
+    assert first == second
+    assert "other-runs-accuracy.png" in first
+
+
+def test_one_page_reports_on_several_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
+    monkeypatch.setattr(write, "write_figures", lambda *_: [])
+    monkeypatch.chdir(tmp_path)
+    for name, epochs in (("short", 2), ("long", 3)):
+        write_study(tmp_path / "studies" / name, "cifar10-deep", epochs=epochs, seeds=[0], models=["googlenet"])
+    write_study(tmp_path / "blocks", "blocks", epochs=2, seeds=[0], models=["lenet4"])
+    write_run(tmp_path / "a", RunSpec(epochs=2))
+    write_run(tmp_path / "b", RunSpec(epochs=2, method="sgd"))
+    roots = [Path(name) for name in ("studies", "studies/short", "blocks", "a", "b", "./a")]
+    page = write.write_report(*roots)
+    assert page == Path("report/index.html")
+    assert {path.stem for path in page.parent.glob("*.csv")} == {"short", "long", "blocks", "other-runs"}
+    text = page.read_text()
+    assert [text.count(f'data-run="{index}"') for index in range(12)] == [1] * 11 + [0], "5 + 2 x 2 + 2 runs, each once"
+    other = (page.parent / "other-runs.md").read_text()
+    assert "| BCSC M=8 |" in other
+    assert "| SGD |" in other

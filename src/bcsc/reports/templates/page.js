@@ -2,6 +2,7 @@
 const page = JSON.parse(document.getElementById("data").textContent);
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 // ---- sortable tables: a click sorts, another turns the order round ----
 const number = text => text.trim() === "" ? NaN : Number(text.replace("\u2212", "-").split(" ")[0]);
@@ -15,20 +16,18 @@ function compare(a, b) {
 function sort(heading) {
   const table = heading.closest("table"), column = Number(heading.dataset.column);
   const order = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-  table.querySelectorAll("th[aria-sort]").forEach(other => other.removeAttribute("aria-sort"));
+  all("th[aria-sort]", table).forEach(other => other.removeAttribute("aria-sort"));
   heading.setAttribute("aria-sort", order);
   const sign = order === "ascending" ? 1 : -1;
   const rows = [...table.tBodies[0].rows];
   rows.sort((a, b) => sign * compare(a.cells[column].textContent, b.cells[column].textContent));
   table.tBodies[0].append(...rows);
 }
-document.querySelectorAll("th[data-column] button").forEach(button =>
-  button.addEventListener("click", () => sort(button.parentElement)));
+all("th[data-column] button").forEach(button => button.addEventListener("click", () => sort(button.parentElement)));
 
 // ---- charts ----
-const chosen = (section, name) => section.querySelector(`input[name$="-${name}"]:checked`).value;
+const chosen = (section, name) => section.querySelector(`input[name$="-${name}"]:checked`)?.value;
 const isOn = (section, name) => section.querySelector(`input[name$="-${name}"]`).checked;
-
 const plain = text => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");  // plotly takes a few tags for what they are
 
 function traces(line, section) {
@@ -46,30 +45,91 @@ function traces(line, section) {
   };
   return line.seeds > 1 ? [band, mean] : [mean];
 }
-function layout(section) {
+// The ends are not set by a method that explodes or guesses; "autoscale" among the chart's tools shows all of it.
+function ends(limits, quantity, logarithmic) {
+  if (!limits) { return {autorange: true}; }
+  const [low, high] = logarithmic ? limits.map(Math.log10) : [quantity === "test_accuracy" ? limits[0] : 0, limits[1]];
+  const room = 0.04 * (high - low) || 0.1;
+  return {autorange: false, range: [low - room, high + room]};
+}
+function layout(chart, section) {
   const axis = {gridcolor: style("--line"), linecolor: style("--line"), zeroline: false, automargin: true};
-  const logarithmic = isOn(section, "log");
+  const scale = name => isOn(section, name) ? {type: "log"} : {type: "linear"};
+  const quantity = chosen(section, "quantity");
   return {
-    margin: {l: 48, r: 12, t: 8, b: 44}, showlegend: false, hovermode: "x unified",
+    margin: {l: 48, r: 12, t: 34, b: 44}, showlegend: false, hovermode: "x unified",
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: {color: style("--soft"), family: "system-ui, sans-serif", size: 12},
     hoverlabel: {bgcolor: style("--card"), bordercolor: style("--line"), font: {color: style("--text")}},
-    xaxis: {...axis, type: logarithmic ? "log" : "linear", title: {text: page.axes[chosen(section, "axis")]},
-            ...(logarithmic ? {dtick: "D2"} : {})},
-    yaxis: {...axis, title: {text: page.quantities[chosen(section, "quantity")]}},
+    modebar: {bgcolor: "rgba(0,0,0,0)", color: style("--soft"), activecolor: style("--accent")},
+    xaxis: {...axis, ...scale("log-x"), title: {text: page.axes[chosen(section, "axis")]}},
+    yaxis: {...axis, ...scale("log-y"), title: {text: page.quantities[quantity]},
+            ...ends(chart.limits[quantity], quantity, isOn(section, "log-y"))},
   };
 }
 function draw(section) {
-  const hidden = new Set([...section.querySelectorAll(".arms input:not(:checked)")].map(box => box.value));
-  for (const plot of section.querySelectorAll(".plot")) {
-    const lines = page.charts[plot.id].filter(line => !hidden.has(line.arm));
-    Plotly.react(plot, lines.flatMap(line => traces(line, section)), layout(section),
-                 {responsive: true, displayModeBar: false});
+  const hidden = new Set(all(".arms input:not(:checked)", section).map(box => box.value));
+  const charts = section.querySelector(".charts");
+  charts.classList.toggle("wide", charts.children.length === 1 || chosen(section, "layout") === "wide");
+  for (const plot of all(".plot", section)) {
+    const chart = page.charts[plot.id];
+    const lines = chart.lines.filter(line => !hidden.has(line.arm));
+    Plotly.react(plot, lines.flatMap(line => traces(line, section)), layout(chart, section), {
+      responsive: true, displayModeBar: true, displaylogo: false, plotlyServerURL: "",
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"],
+      toImageButtonOptions: {format: "svg", filename: `${plot.id}-${chosen(section, "quantity")}`},
+    });
+    Plotly.Plots.resize(plot);
   }
 }
-const sections = [...document.querySelectorAll("section.study")];
+const sections = all("section.study:has(.chart)");
 sections.forEach(section => {
-  section.querySelectorAll(".controls input").forEach(input => input.addEventListener("change", () => draw(section)));
+  all(".controls input", section).forEach(input => input.addEventListener("change", () => {
+    if (input.name.endsWith("-quantity")) {  // losses span decades, accuracies do not
+      section.querySelector('input[name$="-log-y"]').checked = input.value !== "test_accuracy";
+    }
+    draw(section);
+  }));
   draw(section);
 });
 dark.addEventListener("change", () => sections.forEach(draw));
+
+// ---- runs: a filter, the runs behind a verdict, and the whole of one ----
+const filter = document.getElementById("filter"), behind = document.getElementById("behind");
+const rows = all("#runs-table tbody tr");
+function claimAsked() {
+  const found = location.hash.match(/^#runs-behind-(.+)$/);
+  return found && document.getElementById(found[1]) ? found[1] : null;
+}
+function show() {
+  const claim = claimAsked(), words = filter.value.toLowerCase().split(/\s+/);
+  rows.forEach(row => {
+    const text = row.textContent.toLowerCase();
+    const isBehind = !claim || row.dataset.claims.split(" ").includes(claim);
+    row.hidden = !(isBehind && words.every(word => text.includes(word)));
+  });
+  behind.hidden = !claim;
+  if (claim) {
+    behind.querySelector("q").textContent = document.querySelector(`#${claim} p`).textContent;
+    behind.querySelector(".back").href = `#${claim}`;
+  }
+  document.getElementById("shown").textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} runs`;
+}
+function follow() {
+  show();
+  if (claimAsked()) { document.getElementById("runs").scrollIntoView(); }
+}
+filter.addEventListener("input", show);
+window.addEventListener("hashchange", follow);
+follow();
+
+const dialog = document.getElementById("run");
+document.getElementById("runs-table").addEventListener("click", event => {
+  const run = page.runs[event.target.dataset.run];
+  if (!run) { return; }
+  dialog.querySelector("h3").textContent = run.name;
+  for (const part of ["folder", "message", "configuration", "origin"]) {
+    dialog.querySelector(`.${part}`).textContent = run[part] ?? "";
+  }
+  dialog.showModal();
+});

@@ -1,0 +1,36 @@
+"""``bcsc report`` takes one folder or several, and says in one line what is wrong with them."""
+
+from pathlib import Path
+
+import pytest
+
+from bcsc.cli.main import main
+from bcsc.runs.spec import RunSpec
+from tests.run_folders import write_run
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
+    monkeypatch.setattr("bcsc.reports.write.write_figures", lambda *_: [])
+
+
+def test_the_report_goes_beside_the_runs_of_one_folder_or_where_it_is_wanted(tmp_path: Path, capsys) -> None:
+    write_run(tmp_path / "a", RunSpec(epochs=1))
+    write_run(tmp_path / "b", RunSpec(epochs=1, seed=1))
+    assert main(["report", str(tmp_path / "a")]) == 0
+    assert main(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "deep" / "both")]) == 0
+    pages = [tmp_path / "a" / "report" / "index.html", tmp_path / "deep" / "both" / "index.html"]
+    assert capsys.readouterr().out.splitlines() == [f"report: {page}" for page in pages]
+    assert [page.read_text().count('class="run"') for page in pages] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"), [(["no"], "no is not a folder"), (["empty"], "There are no runs in"), ([], "required")]
+)
+def test_a_mistake_is_one_line(tmp_path: Path, capsys, folders: list[str], message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main(["report", *(str(tmp_path / name) for name in folders)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
