@@ -8,8 +8,8 @@ import pytest
 
 from bcsc.cli.main import main
 from bcsc.experiments import demo
-from bcsc.runs.spec import RunSpec
 from bcsc.runs.folder import read_runs
+from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.runs.folder import RunFolder
 from bcsc.reports.curves import REACH, accuracy_limits, curves_of, log_ticks, loss_limits, over_seeds, short, usual_top
+from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import NUM_SAMPLES, write_run
 

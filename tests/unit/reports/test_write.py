@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,26 @@ def test_one_page_reports_on_several_folders(tmp_path: Path, monkeypatch: pytest
     other = (page.parent / "other-runs.md").read_text()
     assert "| BCSC M=8 |" in other
     assert "| SGD |" in other
+
+
+def test_a_damaged_folder_is_a_line_on_the_page_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
+    monkeypatch.setattr(write, "write_figures", lambda *_: [])
+    write_study(tmp_path / "good", "cifar10-deep", epochs=2, seeds=[0])
+    damage = {
+        "run.toml": ["", "epochs =", 'epochs = "two"', "a = " + "[" * 5000, "epochs = 1e999"],
+        "summary.json": ["", "[]", "{}", "[" * 100_000, '{"state": 1}', '{"state": "finished", "epochs": "x"}'],
+        "metrics.jsonl": ["x\n", "[]\n", '{"epoch": "one"}\n', "[" * 100_000 + "\n"],
+        "origin.json": ["[]", "1", "[" * 100_000, "\x00"],
+    }
+    bad = [(name, text) for name, texts in damage.items() for text in texts]
+    for index, (name, text) in enumerate(bad):
+        (write_run(tmp_path / "bad" / str(index), RunSpec(epochs=2, seed=index)) / name).write_text(text)
+    text = write.write_report(tmp_path).read_text()
+    lines = re.findall("<li>(.*?)</li>", text[text.index('id="damaged"') :])
+    for index, (name, _) in enumerate(bad):
+        assert [line for line in lines if f"/bad/{index}/" in line or f"/bad/{index} " in line], (name, index)
+    assert len(lines) == len(bad)
+    assert 'id="cifar10-deep"' in text
