@@ -11,6 +11,6 @@ from tests.fake_trainer import InThisProcess
 def quick_campaigns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fake trainer, and a report that draws no figures."""
     monkeypatch.setattr(local, "LocalProcesses", lambda _num_jobs: InThisProcess())
-    monkeypatch.setattr(write, "write_figures", lambda _study, _folder: [])
+    monkeypatch.setattr(write, "write_figures", lambda *_: [])
     monkeypatch.setattr("bcsc.reports.page.plotly_js", lambda: "")
     monkeypatch.setattr(write, "require_extras", lambda: None)
