@@ -83,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
         return ending.exit_code  # the first rank says it for all
     if is_first():
         accuracy = summary["test_accuracy"]
-        print(f"test accuracy: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {arguments.out}")
+        where = "test accuracy" if spec.validation is None else f"accuracy on {spec.validation} held-out samples"
+        print(f"{where}: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {arguments.out}")
     return 0
 
 

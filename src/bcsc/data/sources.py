@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from bcsc.data.decoders.arrays import Arrays
 from bcsc.data.fetching import fetch, missing_message
@@ -13,6 +13,7 @@ from bcsc.data.outliers import Corruption, LabelledImages, Outliers, corrupt
 from bcsc.data.registry import SOURCES, Source, find_source
 from bcsc.errors import DataError, InvalidArgumentError
 from bcsc.files import user_cache
+from bcsc.seeding import stream
 
 __all__ = ["SOURCES", "DataSet", "Source", "check_content", "data_root", "find_source", "load", "pixel_statistics"]
 
@@ -47,6 +48,33 @@ class DataSet:
         samples = LabelledImages(self.train_images, self.train_labels, self.source.num_classes, confused_with)
         corruption = corrupt(samples, outliers)
         return replace(self, train_images=corruption.images, train_labels=corruption.labels, corruption=corruption)
+
+    def held_out(self, num_samples: int, seed: int) -> "DataSet":
+        """The same data set with a part of the training samples, as they are, in the place of the test set."""
+        total = len(self.train_labels)
+        if not 1 <= num_samples < total:
+            raise InvalidArgumentError(
+                f"validation must be from 1 to {total - 1} of the {total} training samples, got {num_samples}."
+            )
+        held = stratified_sample(self.train_labels, num_samples, stream(seed, "validation"))
+        kept = torch.ones(total, dtype=torch.bool).index_fill_(0, held, False)
+        return replace(
+            self,
+            train_images=self.train_images[kept],
+            train_labels=self.train_labels[kept],
+            test_images=self.train_images[held],
+            test_labels=self.train_labels[held],
+        )
+
+
+def stratified_sample(labels: Tensor, num_samples: int, generator: Generator) -> Tensor:
+    """The indices, ascending, of samples drawn at random; each class has its share of them, give or take one."""
+    shares = labels.bincount().double() * num_samples / len(labels)
+    counts = shares.floor().long()
+    counts[(shares - counts).argsort(descending=True, stable=True)[: num_samples - int(counts.sum())]] += 1
+    order = torch.randperm(len(labels), generator=generator)
+    chosen = [order[labels[order] == label][:count] for label, count in enumerate(counts.tolist())]
+    return torch.cat(chosen).sort().values
 
 
 def data_root(root: Path | str | None = None) -> Path:

@@ -128,15 +128,16 @@ def with_batch_norm_as_asked(spec: RunSpec, model: nn.Module) -> nn.Module:
 
 
 def load_data(spec: RunSpec, *, download: bool = True) -> DataSet:
-    """The data set, cut to the subset and corrupted as asked; several ranks must not fetch it at once."""
+    """The data set, cut, corrupted and split as asked; several ranks must not fetch it at once."""
     outliers = outliers_asked_for(spec.outliers)
     dataset = load(spec.data, download=download)
     subset = len(dataset.train_labels) if spec.subset is None else spec.subset
-    if outliers is None:
-        return dataset.first(subset)
-    if outliers.kind == HUMAN:  # the labels of the whole set, in its order
-        return dataset.with_outliers(outliers).first(subset)
-    return dataset.first(subset).with_outliers(outliers)
+    if outliers is not None and outliers.kind == HUMAN:  # the labels of the whole set, in its order
+        dataset = dataset.with_outliers(outliers).first(subset)
+    else:
+        dataset = dataset.first(subset)
+        dataset = dataset if outliers is None else dataset.with_outliers(outliers)
+    return dataset if spec.validation is None else dataset.held_out(spec.validation, spec.seed)
 
 
 def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[BlockCyclic, BlockCyclicSampler]:

@@ -89,7 +89,7 @@ def train(
     gives the same samples again. The model is trained in place.
     """
     options, folder = checked_options(options), RunFolder(checked_folder(out))
-    for name in ("data", "model", "dropout", "outliers", "subset"):
+    for name in ("data", "model", "dropout", "outliers", "subset", "validation"):
         if name in settings:
             raise InvalidArgumentError(f"{name}= has no meaning for a network and data of your own. Leave it out.")
     check_settings(settings)

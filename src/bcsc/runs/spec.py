@@ -75,6 +75,9 @@ class RunSpec:
     )
     sync_batch_norm: bool = described(False, "under torchrun: BatchNorm over the whole mini-batch; not on CPU")
     subset: int | None = described(None, "train on the first N samples only, for a quick look")
+    validation: int | None = described(
+        None, "hold out N training samples and measure on them; the test set is then left alone"
+    )
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -86,6 +89,7 @@ class RunSpec:
             ("seed", 0),
             ("threads", 1),
             ("subset", 1),
+            ("validation", 1),
         ):
             if getattr(self, name) is not None:
                 check_at_least(name, getattr(self, name), least)
