@@ -6,10 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
-from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
-from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.methods import build_method
 from tests.distributed.group import in_process_group
 from tests.distributed.problem import (
@@ -129,29 +126,3 @@ def test_one_rank_in_block_parallel_mode_is_the_plain_optimizer():
     assert torch.equal(
         weights(trained(Ranks(), 4, "update", parallel="blocks")), weights(trained(Ranks(), 4, "update"))
     )
-
-
-def optimizer_of(kind=torch.optim.SGD, **options):
-    return BlockCyclic(kind(network().parameters(), lr=0.1), 6, **options)
-
-
-def test_ranks_that_do_not_divide_the_blocks_are_refused():
-    with pytest.raises(InvalidArgumentError, match="4 ranks and 6 blocks"):
-        BlockParallel(optimizer_of(), Ranks(0, 4))
-
-
-def test_blocks_at_random_are_refused():
-    with pytest.raises(InvalidArgumentError, match="in turn"):
-        BlockParallel(optimizer_of(order="random"), Ranks(0, 2))
-
-
-def test_an_optimizer_that_mixes_the_scalars_of_a_tensor_is_refused():
-    with pytest.raises(UnsupportedOptimizerError, match="Adafactor does not treat every scalar by itself"):
-        BlockParallel(optimizer_of(torch.optim.Adafactor), Ranks(0, 2))
-
-
-def test_a_parameter_without_a_dimension_is_refused_unless_the_base_is_sgd():
-    scalar = [torch.nn.Parameter(torch.zeros(())), torch.nn.Parameter(torch.zeros(3))]
-    with pytest.raises(UnsupportedOptimizerError, match=r"Give the parameter a shape of \(1,\)"):
-        BlockParallel(BlockCyclic(torch.optim.NAdam(scalar), 2), Ranks(0, 2))
-    BlockParallel(BlockCyclic(torch.optim.SGD(scalar), 2), Ranks(0, 2))

@@ -1,0 +1,96 @@
+"""Packing is undone by unpacking; after a sum every rank has the same gradient, in the active block what all have."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from bcsc.choices import GRANULARITIES, MASKS
+from bcsc.distributed.block_gradients import indices_by_label, packed, sum_before_steps, sum_gradients, unpack_
+from bcsc.optim.block_cyclic import BlockCyclic
+from bcsc.seeding import stream
+from tests.ranks_in_threads import in_threads
+
+
+@given(st.lists(st.sampled_from([(3,), (2, 3), (), (0, 2)]), min_size=1))
+def test_unpacking_puts_back_what_was_packed(shapes):
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.rand(shape, generator=generator) for shape in shapes]
+    doubled = [tensor * 2 for tensor in tensors]
+    unpack_(packed(tensors) * 2, tensors)
+    assert all(map(torch.equal, tensors, doubled))
+
+
+@given(st.lists(st.integers(0, 4), min_size=1))
+def test_every_label_has_its_indices_in_order(labels):
+    found = indices_by_label(torch.tensor(labels, dtype=torch.uint8), 6)
+    assert [indices.tolist() for indices in found] == [[i for i, x in enumerate(labels) if x == j] for j in range(6)]
+
+
+def parameters() -> list[nn.Parameter]:
+    shapes = [(4, 3), (5,), (), (2, 2)]
+    return [nn.Parameter(torch.randn(s, generator=stream(0, "p", i))) for i, s in enumerate(shapes)]
+
+
+def gradient(shape: torch.Size, rank: int, index: int) -> torch.Tensor:
+    return torch.randint(-8, 8, shape, generator=stream(0, "g", rank, index)).float()  # whole numbers add up exactly
+
+
+def optimizer_of(own: list[nn.Parameter], mask: str, granularity: str = "element") -> BlockCyclic:
+    return BlockCyclic(torch.optim.SGD(own, lr=0.1, momentum=0.9), 3, mask=mask, granularity=granularity)
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_sum_is_that_of_all_ranks_inside_the_block_and_outside_too_or_zero(mask, granularity):
+    def summed(ranks):
+        own = parameters()
+        for i, p in enumerate(own[:3]):  # the last has no gradient
+            p.grad = gradient(p.shape, ranks.rank, i)
+        optimizer = optimizer_of(own, mask, granularity)
+        results = []
+        for _ in range(3):
+            for i, p in enumerate(own[:3]):
+                p.grad = gradient(p.shape, ranks.rank, i)
+            sum_gradients(optimizer, ranks)
+            results.append([p.grad for p in own])
+            optimizer.advance()
+        return results
+
+    of_ranks = in_threads(2, summed)
+    blocks = optimizer_of(parameters(), mask, granularity).epoch_blocks()
+    for block, *steps in zip(range(3), *of_ranks, strict=True):
+        for gradients in steps:
+            assert gradients[3] is None
+            for i, found in enumerate(gradients[:3]):
+                whole = gradient(found.shape, 0, i) + gradient(found.shape, 1, i)
+                inside = blocks.labels[i].expand_as(found) == block
+                assert torch.equal(found, whole if mask == "update" else torch.where(inside, whole, 0))
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_steps_on_summed_parts_are_the_steps_on_the_whole(mask):
+    def trained(ranks=None):
+        own = parameters()
+        optimizer = optimizer_of(own, mask)
+        if ranks is not None:
+            sum_before_steps(optimizer, ranks)
+        for step in range(7):
+            for i, p in enumerate(own):
+                parts = [gradient(p.shape, rank, 10 * step + i) for rank in range(2)]
+                p.grad = sum(parts) if ranks is None else parts[ranks.rank]
+            optimizer.step()
+        return packed(own)
+
+    expected = trained()
+    assert all(torch.equal(found, expected) for found in in_threads(2, trained))
+
+
+def test_who_removes_the_hook_steps_alone():
+    own = parameters()
+    optimizer = optimizer_of(own, "update")
+    sum_before_steps(optimizer, None).remove()
+    for p in own:
+        p.grad = torch.ones_like(p)
+    optimizer.step()

@@ -1,0 +1,153 @@
+"""Ranks that step together end as one process that takes W gradients at a point, and any state goes on anywhere."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bcsc.choices import MASKS
+from bcsc.distributed.block_parallel import BlockParallel
+from bcsc.distributed.collectives import Ranks
+from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
+from bcsc.optim.block_cyclic import BlockCyclic
+from bcsc.seeding import stream
+from tests.ranks_in_threads import in_threads
+
+NUM_BLOCKS, STEPS_PER_EPOCH = 4, 8
+BASES = ("SGD", "Adam", "Adagrad")
+CASES = list(itertools.product(MASKS, BASES))
+
+
+def built(mask: str, base: str) -> tuple[list[nn.Parameter], BlockCyclic]:
+    shapes = [(4, 3), (5,), (1,), (2, 3)]
+    own = [nn.Parameter(torch.randn(s, generator=stream(0, "p", i)).double()) for i, s in enumerate(shapes)]
+    options = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01} if base == "SGD" else {"lr": 0.1}
+    return own, BlockCyclic(getattr(torch.optim, base)(own, **options), NUM_BLOCKS, mask=mask)
+
+
+def set_gradients(own: list[nn.Parameter], point: list[Tensor], epoch: int, step: int) -> None:
+    """Gradients that depend on the step and on the point where they are taken; the last parameter has none."""
+    for i, (p, at) in enumerate(zip(own[:3], point, strict=False)):
+        p.grad = torch.randn(p.shape, generator=stream(1, "g", epoch, step, i)).double() + 0.5 * at
+
+
+def by_hand(size: int, mask: str, base: str, epochs: range = range(2)) -> Tensor:
+    own, optimizer = built(mask, base)
+    for epoch in epochs:
+        optimizer.set_epoch(epoch)
+        for start in range(0, STEPS_PER_EPOCH, size):
+            point = [p.detach().clone() for p in own]
+            for step in range(start, start + size):
+                set_gradients(own, point, epoch, step)
+                optimizer.step()
+    return torch.cat([p.detach().flatten() for p in own])
+
+
+def train(ranks: Ranks, own: list[nn.Parameter], optimizer: BlockParallel, epoch: int, rounds: range) -> None:
+    for number in rounds:
+        set_gradients(own, [p.detach().clone() for p in own], epoch, number * ranks.size + ranks.rank)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def whole_run(ranks: Ranks, mask: str, base: str) -> Tensor:
+    own, optimizer = built(mask, base)
+    parallel = BlockParallel(optimizer, ranks)
+    for epoch in range(2):
+        parallel.set_epoch(epoch)
+        train(ranks, own, parallel, epoch, range(STEPS_PER_EPOCH // ranks.size))
+    assert parallel.inner_step == STEPS_PER_EPOCH
+    assert not optimizer.base.state  # it is in pieces
+    return torch.cat([p.detach().flatten() for p in own])
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize(("mask", "base"), CASES)
+def test_a_round_is_gradients_at_one_point_then_steps_in_cycle_order(size: int, mask: str, base: str) -> None:
+    expected = by_hand(size, mask, base)
+    for found in in_threads(size, whole_run, mask, base):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def with_a_detour(ranks: Ranks, mask: str, base: str) -> Tensor:
+    """Save in the second epoch, train on, load what was saved, and do it over."""
+    own, optimizer = built(mask, base)
+    parallel = BlockParallel(optimizer, ranks)
+    parallel.set_epoch(0)
+    train(ranks, own, parallel, 0, range(STEPS_PER_EPOCH // ranks.size))
+    parallel.set_epoch(1)
+    train(ranks, own, parallel, 1, range(1))
+    saved, values = copy.deepcopy(parallel.state_dict()), [p.detach().clone() for p in own]
+    train(ranks, own, parallel, 1, range(1, STEPS_PER_EPOCH // ranks.size))
+    parallel.load_state_dict(saved)
+    with torch.no_grad():
+        for p, value in zip(own, values, strict=True):
+            p.copy_(value)
+    parallel.set_epoch(1)
+    train(ranks, own, parallel, 1, range(1, STEPS_PER_EPOCH // ranks.size))
+    return torch.cat([p.detach().flatten() for p in own])
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize(("mask", "base"), CASES)
+def test_a_state_is_loaded_over_one_that_was_in_use(size: int, mask: str, base: str) -> None:
+    expected = in_threads(size, whole_run, mask, base)
+    assert all(map(torch.equal, in_threads(size, with_a_detour, mask, base), expected))
+
+
+def state_after_an_epoch(ranks: Ranks, mask: str, base: str) -> tuple[dict, list[Tensor]]:
+    own, optimizer = built(mask, base)
+    parallel = BlockParallel(optimizer, ranks)
+    parallel.set_epoch(0)
+    train(ranks, own, parallel, 0, range(STEPS_PER_EPOCH // ranks.size))
+    return parallel.state_dict(), [p.detach().clone() for p in own]
+
+
+@pytest.mark.parametrize(("mask", "base"), CASES)
+def test_its_state_is_that_of_the_plain_optimizer(mask: str, base: str) -> None:
+    """For one rank to the bit what the wrapped optimizer would have, for two what goes on without them."""
+    alone, optimizer = built(mask, base)
+    optimizer.set_epoch(0)
+    for step in range(STEPS_PER_EPOCH):
+        set_gradients(alone, [p.detach().clone() for p in alone], 0, step)
+        optimizer.step()
+    ((found, _),) = in_threads(1, state_after_an_epoch, mask, base)
+    expected = optimizer.state_dict()
+    assert found["block_cyclic"] == expected["block_cyclic"]
+    assert found["state"].keys() == expected["state"].keys()
+    for key, entries in expected["state"].items():
+        for name, value in entries.items():
+            torch.testing.assert_close(
+                torch.as_tensor(found["state"][key][name]), torch.as_tensor(value), rtol=0, atol=0
+            )
+    for state, _ in in_threads(2, state_after_an_epoch, mask, base):
+        built(mask, base)[1].load_state_dict(state)
+        assert state["state"].keys() == expected["state"].keys()
+
+
+def optimizer_of(kind=torch.optim.SGD, **options):
+    return BlockCyclic(kind([nn.Parameter(torch.zeros(4, 3))], lr=0.1), 6, **options)
+
+
+def test_ranks_that_do_not_divide_the_blocks_are_refused():
+    with pytest.raises(InvalidArgumentError, match="4 ranks and 6 blocks"):
+        BlockParallel(optimizer_of(), Ranks(0, 4))
+
+
+def test_blocks_at_random_are_refused():
+    with pytest.raises(InvalidArgumentError, match="in turn"):
+        BlockParallel(optimizer_of(order="random"), Ranks(0, 2))
+
+
+def test_an_optimizer_that_mixes_the_scalars_of_a_tensor_is_refused():
+    with pytest.raises(UnsupportedOptimizerError, match="Adafactor does not treat every scalar by itself"):
+        BlockParallel(optimizer_of(torch.optim.Adafactor), Ranks(0, 2))
+
+
+def test_a_parameter_without_a_dimension_is_refused_unless_the_base_is_sgd():
+    scalar = [nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(3))]
+    with pytest.raises(UnsupportedOptimizerError, match=r"Give the parameter a shape of \(1,\)"):
+        BlockParallel(BlockCyclic(torch.optim.NAdam(scalar), 2), Ranks(0, 2))
+    BlockParallel(BlockCyclic(torch.optim.SGD(scalar), 2), Ranks(0, 2))

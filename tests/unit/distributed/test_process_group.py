@@ -1,0 +1,39 @@
+"""The group is the one that is there, the one that the environment describes, or this process alone."""
+
+import pytest
+import torch.distributed as dist
+
+from bcsc.distributed.collectives import RankLostError
+from bcsc.distributed.process_group import is_first, process_group
+
+
+def test_without_torchrun_there_is_one_process(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with process_group() as ranks:
+        assert (ranks.rank, ranks.size) == (0, 1)
+
+
+def test_an_environment_without_an_address_is_reported(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(RankLostError, match="did not find each other"), process_group():
+        pass
+
+
+def test_a_group_that_is_there_is_used_and_left(tmp_path):
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        with process_group() as ranks:
+            assert (ranks.rank, ranks.size) == (0, 1)
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("rank", "first"), [(None, True), ("0", True), ("1", False)])
+def test_the_first_rank_speaks(monkeypatch, rank, first):
+    monkeypatch.delenv("RANK", raising=False)
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+    assert is_first() is first
