@@ -85,9 +85,11 @@ def read_experiment(folder: Path) -> Experiment | None:
         content = json.loads(path.read_text())
         name = content["experiment"]
         whole = experiment_from_toml(plan.read_text(), name, str(plan)) if plan.exists() else EXPERIMENTS[name]
-        return cut_down(whole, **content["cut"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, BcscError) as error:
+        experiment = cut_down(whole, **content["cut"])
+        experiment.runs()  # a seed that is none shows only here
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, BcscError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error!r}. Run the same command again to rewrite it.") from error
+    return experiment
 
 
 def read_studies(*roots: Path) -> tuple[list[Study], list[DamagedRun]]:

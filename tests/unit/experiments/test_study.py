@@ -1,7 +1,12 @@
 """Runs find their place in an experiment by what they compute; the others are shown too."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down
 from bcsc.experiments.experiment import Cell
@@ -49,6 +54,29 @@ def test_other_runs_are_told_apart_by_what_differs_between_them_and_from_the_def
         "BCSC M=8": 1,
         "BCSC M=8, lr=0.5": 2,
     }
+
+
+NO_CUT = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=3,
+)
+CUTS = st.sampled_from(["epochs", "models", "seeds", "blocks", "subset", "conditions", "arms", "other"])
+
+
+@settings(max_examples=40)
+@example({"arms": [None]})
+@example({"seeds": ["a"]})
+@given(st.dictionaries(CUTS, NO_CUT, max_size=2) | NO_CUT)
+def test_whatever_an_experiment_file_holds_its_runs_are_shown(
+    tmp_path_factory: pytest.TempPathFactory, cut: object
+) -> None:
+    root = tmp_path_factory.mktemp("study")
+    write_run(root / "run", RunSpec(epochs=2))
+    (root / EXPERIMENT_FILE).write_text(json.dumps({"experiment": "cifar10", "cut": cut}))
+    studies, damaged = read_studies(root)
+    assert [bad.folder for bad in damaged] in ([], [root / EXPERIMENT_FILE])
+    assert sum(len(runs) for study in studies for runs in study.runs.values()) == 1
 
 
 def test_a_damaged_experiment_file_is_reported_and_its_runs_are_shown(tmp_path: Path) -> None:
