@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bcsc import models
+from bcsc.data.dataset import load
 from bcsc.data.feeding import IMAGES_AT_ONCE, Feeder, Step
 from bcsc.data.registry import SOURCES
-from bcsc.data.sources import load
 from bcsc.errors import DataError
 from bcsc.models.layers import ImageClassifier
 from bcsc.optim.block_cyclic import BlockCyclic

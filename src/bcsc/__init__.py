@@ -1,8 +1,8 @@
 """Block-cyclic stochastic coordinate descent (BCSC) for PyTorch."""
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from bcsc.lazy import loader
 from bcsc.version import __version__
 
 if TYPE_CHECKING:
@@ -70,7 +70,11 @@ __all__ = [
 ]
 
 
-__getattr__ = loader(__name__, _HOME)
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'bcsc' has no attribute {name!r}")
+    module = importlib.import_module(_HOME[name])
+    return module if _HOME[name] == f"bcsc.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

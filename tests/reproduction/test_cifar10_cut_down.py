@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from bcsc.cli.main import main
-from bcsc.data.sources import data_root, find_source
+from bcsc.data.dataset import data_root
+from bcsc.data.registry import find_source
 
 COMMAND = [
     "reproduce",

@@ -32,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(_arguments: argparse.Namespace) -> int:
-    from bcsc.data.sources import SOURCES, data_root
+    from bcsc.data.dataset import data_root
+    from bcsc.data.registry import SOURCES
 
     root = data_root()
     print(f"data folder: {root}")
@@ -45,8 +46,9 @@ def _list(_arguments: argparse.Namespace) -> int:
 
 
 def _get(arguments: argparse.Namespace) -> int:
+    from bcsc.data.dataset import data_root
     from bcsc.data.fetching import fetch
-    from bcsc.data.sources import data_root, find_source
+    from bcsc.data.registry import find_source
 
     source, root = find_source(arguments.name), data_root()
     if source.missing(root):
@@ -62,7 +64,7 @@ def _get(arguments: argparse.Namespace) -> int:
 
 
 def _check(_arguments: argparse.Namespace) -> int:
-    from bcsc.data.sources import SOURCES
+    from bcsc.data.registry import SOURCES
 
     outcomes = [_check_one(name) for name in SOURCES]
     return 0 if all(outcomes) else 1
@@ -70,8 +72,9 @@ def _check(_arguments: argparse.Namespace) -> int:
 
 def _check_one(name: str) -> bool:
     """Print what the files of one data set turned out to be; false if they are wrong."""
+    from bcsc.data.dataset import check_content, data_root, load
     from bcsc.data.fetching import files_that_differ
-    from bcsc.data.sources import check_content, data_root, find_source, load
+    from bcsc.data.registry import find_source
     from bcsc.errors import DataError, in_one_line
 
     source, root = find_source(name), data_root()
@@ -92,9 +95,9 @@ def _check_one(name: str) -> bool:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    from bcsc.data.dataset import load
     from bcsc.data.outliers import outliers_asked_for
     from bcsc.data.sheet import draw_sheet
-    from bcsc.data.sources import load
 
     outliers = outliers_asked_for(arguments.outliers, arguments.seed)
     clean = load(arguments.name)

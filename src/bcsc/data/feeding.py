@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from bcsc.data.sources import DataSet
+from bcsc.data.dataset import DataSet
 from bcsc.data.transforms import Crops, all_crops, crop_and_flip, draw_augmentations, normalise, pad_to
 from bcsc.errors import InvalidArgumentError, check_at_least
 from bcsc.seeding import stream

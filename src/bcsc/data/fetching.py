@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bcsc.data.decoders.arrays import find_file
-from bcsc.data.registry import Download, Source
+from bcsc.data.source import Download, Source
 from bcsc.errors import DataError, MissingExtraError
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from bcsc.data.dataset import DataSet
 from bcsc.data.feeding import training_feeder
-from bcsc.data.sources import DataSet
 from bcsc.errors import InvalidArgumentError, MissingExtraError
 from bcsc.seeding import stream
 

@@ -15,7 +15,7 @@ EVALUATION_COST = 1 / 3  # of a training step: the forward pass without the back
 
 def estimate_seconds(spec: RunSpec, seconds_per_image: Callable[[str, str], float] | None = None) -> float:
     """The time of the training steps and of the evaluations; reading data comes on top, and is small."""
-    from bcsc.data.sources import find_source
+    from bcsc.data.registry import find_source
     from bcsc.optim.methods import METHODS
 
     source, method = find_source(spec.data), METHODS[spec.method]
@@ -30,7 +30,7 @@ def measure_seconds_per_image(model: str, data: str) -> float:
     """The time of a forward and a backward pass per image."""
     import torch
 
-    from bcsc.data.sources import find_source
+    from bcsc.data.registry import find_source
     from bcsc.models import build
 
     source = find_source(data)

@@ -13,9 +13,10 @@ from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
 from bcsc import models
+from bcsc.data.dataset import DataSet, load
 from bcsc.data.feeding import Feeder, evaluation_feeder, training_feeder
 from bcsc.data.outliers import HUMAN, outliers_asked_for
-from bcsc.data.sources import DataSet, find_source, load
+from bcsc.data.registry import find_source
 from bcsc.distributed.block_gradients import sum_before_steps
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bcsc.cli.main import main
-from bcsc.data.sources import data_root, find_source
+from bcsc.data.dataset import data_root
+from bcsc.data.registry import find_source
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from functools import cache
 
 import pytest
 
-from bcsc.data.sources import DataSet, data_root, find_source, load
+from bcsc.data.dataset import DataSet, data_root, load
+from bcsc.data.registry import find_source
 
 
 @cache

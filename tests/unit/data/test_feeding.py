@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
+from bcsc.data.dataset import load
 from bcsc.data.feeding import IMAGES_AT_ONCE, Feeder, Step, evaluation_feeder, groups_of_images, training_feeder
-from bcsc.data.sources import load
 from bcsc.data.transforms import NUM_AUGMENTATIONS
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
@@ -182,7 +182,7 @@ FEED_TWO_EPOCHS = r"""
 import re, torch
 from pathlib import Path
 from bcsc.data.feeding import Feeder, Step, training_feeder
-from bcsc.data.sources import load
+from bcsc.data.dataset import load
 from bcsc.seeding import stream
 
 def peak():

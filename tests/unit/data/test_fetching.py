@@ -12,9 +12,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from bcsc.data.dataset import data_root, load
 from bcsc.data.fetching import fetch, files_that_differ
-from bcsc.data.registry import SOURCES, Download
-from bcsc.data.sources import data_root, load
+from bcsc.data.registry import SOURCES
+from bcsc.data.source import Download
 from bcsc.errors import DataError, MissingExtraError
 
 pytest.importorskip("pooch", reason="downloading needs pooch: pip install 'bcsc[data]'")

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bcsc.data.dataset import load
 from bcsc.data.outliers import KINDS, LabelledImages, Outliers, corrupt
-from bcsc.data.sources import SOURCES, load
+from bcsc.data.registry import SOURCES
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
 

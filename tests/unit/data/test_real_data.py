@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from bcsc.data.dataset import check_content, data_root, load, pixel_statistics
 from bcsc.data.decoders.cifar import CIFAR100_CLASSES, CIFAR100_COARSE_CLASSES, CIFAR100_SUPERCLASSES
 from bcsc.data.fetching import files_that_differ
-from bcsc.data.sources import SOURCES, check_content, data_root, load, pixel_statistics
+from bcsc.data.registry import SOURCES
 from bcsc.errors import DataError
 
 REAL = ("digits", "mnist", "cifar10", "cifar100", "cifar100-coarse")  # Fashion-MNIST only where someone has it

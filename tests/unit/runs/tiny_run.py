@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import bcsc
+from bcsc.data.dataset import load
 from bcsc.data.feeding import Feeder
 from bcsc.data.outliers import Outliers
-from bcsc.data.sources import load
 
 SETTINGS = {"method": "bcsc", "blocks": 4, "epochs": 4, "batch_size": 50, "seed": 3}
 

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 
 from bcsc.data.decoders.arrays import Arrays
+from bcsc.data.decoders.mnist import CONFUSED_DIGITS, DIGIT_NAMES
+from bcsc.data.source import Source
 
 NUM_TEST = 360
 ENLARGEMENT = 4
@@ -28,3 +30,22 @@ def decode_digits() -> Arrays:
     large = grey.repeat(ENLARGEMENT, axis=1).repeat(ENLARGEMENT, axis=2)
     images = torch.from_numpy(large).unsqueeze(1)
     return Arrays(images[:-NUM_TEST], labels[:-NUM_TEST], images[-NUM_TEST:], labels[-NUM_TEST:])
+
+
+DIGITS = Source(
+    name="digits",
+    title="UCI handwritten digits",
+    folder="",
+    files={},
+    downloads=(),
+    decode=lambda _folder: decode_digits(),
+    channels=1,
+    size=32,
+    class_names=DIGIT_NAMES,
+    train_counts=(143, 146, 142, 146, 144, 145, 144, 143, 141, 143),
+    test_counts=(35, 36, 35, 37, 37, 37, 37, 36, 33, 37),
+    mean=(0.3054,),
+    std=(0.3753,),
+    augment=False,
+    confused_with=CONFUSED_DIGITS,
+)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from bcsc.data.dataset import load
 from bcsc.data.decoders import plain_pickle
 from bcsc.data.decoders.cifar import decode_cifar10, decode_cifar100, decode_cifar100_coarse
 from bcsc.data.decoders.mnist import decode_mnist
-from bcsc.data.sources import load
 from bcsc.errors import DataError, InvalidArgumentError
 
 ROWS = 4

@@ -10,12 +10,11 @@ from torch import Generator, Tensor
 from bcsc.data.decoders.arrays import Arrays
 from bcsc.data.fetching import fetch, missing_message
 from bcsc.data.outliers import Corruption, LabelledImages, Outliers, corrupt
-from bcsc.data.registry import SOURCES, Source, find_source
+from bcsc.data.registry import find_source
+from bcsc.data.source import Source
 from bcsc.errors import DataError, InvalidArgumentError
 from bcsc.files import user_cache
 from bcsc.seeding import stream
-
-__all__ = ["SOURCES", "DataSet", "Source", "check_content", "data_root", "find_source", "load", "pixel_statistics"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,38 @@
+"""docs/why.md: the weight with which a gradient enters under BCSC, by the formulas of that page."""
+
+import pytest
+import torch
+from torch import nn
+
+from bcsc import BlockCyclic
+
+MOMENTUM, RATE = 0.9, 0.1
+
+
+def weights_of_one_gradient(num_blocks: int, position: int, num_steps: int) -> torch.Tensor:
+    """How far each scalar has gone in the end, per unit of a gradient that came at step ``position`` only."""
+    parameter = nn.Parameter(torch.zeros(num_blocks * 5, dtype=torch.float64))
+    base = torch.optim.SGD([parameter], lr=RATE, momentum=MOMENTUM)
+    optimizer = BlockCyclic(base, num_blocks)
+    for step in range(num_steps):
+        parameter.grad = torch.full_like(parameter, float(step == position))
+        optimizer.step()
+    (labels,) = optimizer.cut().labels
+    return torch.stack([-parameter.detach()[labels == block].mean() for block in range(num_blocks)])
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 4, 8])
+def test_a_gradient_enters_a_block_by_how_long_it_waits_for_its_turn(num_blocks: int) -> None:
+    entered = weights_of_one_gradient(num_blocks, position=num_blocks, num_steps=200 * num_blocks)
+    waits = torch.arange(num_blocks, dtype=torch.float64)  # the gradient came with block 0's turn
+    torch.testing.assert_close(entered, RATE * MOMENTUM**waits / (1 - MOMENTUM**num_blocks))
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 4, 8])
+def test_in_the_mean_over_the_blocks_it_enters_as_under_sgd_at_an_mth_of_the_rate(num_blocks: int) -> None:
+    entered = weights_of_one_gradient(num_blocks, position=num_blocks, num_steps=200 * num_blocks)
+    torch.testing.assert_close(entered.mean().item(), RATE / num_blocks / (1 - MOMENTUM))
+    spread = entered.square().mean() / entered.mean().square()
+    after_m = MOMENTUM**num_blocks
+    expected = num_blocks * (1 - MOMENTUM) * (1 + after_m) / ((1 + MOMENTUM) * (1 - after_m))
+    torch.testing.assert_close(spread.item(), expected)
