@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from bcsc.origin import describe_origin
 from torch import Tensor, nn
 
 from bcsc import BlockCyclic, BlockCyclicSampler, data, models
 from bcsc.files import write_whole
+from bcsc.origin import describe_origin
 
 IMAGES, BATCH, MOMENTUM, DECAY = 10_000, 128, 0.9, 5e-4
 BLOCKS, RATES = (2, 4, 8), (0.01, 0.03, 0.1)

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bcsc.data.dataset import load, stratified_sample
 from bcsc.data.outliers import Outliers
-from bcsc.data.sources import load, stratified_sample
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
 

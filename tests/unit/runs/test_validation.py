@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bcsc.data.sources import DataSet, load
+from bcsc.data.dataset import DataSet, load
 from bcsc.runs import build
 from bcsc.runs.run import run
 from bcsc.runs.spec import RunSpec
