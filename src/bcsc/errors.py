@@ -42,6 +42,10 @@ class MissingExtraError(BcscError, ImportError):
     """An optional dependency is not installed."""
 
 
+class DriftWarning(UserWarning):
+    """The optimizer and the sampler, or the processes of a training, no longer go together."""
+
+
 class Diverged(BcscError, ArithmeticError):  # noqa: N818 -- what happened to the run, not a mistake
     """The loss is no longer finite."""
 

@@ -1,5 +1,7 @@
 """What every client trains here, and the plain loop that it is compared with."""
 
+from itertools import islice
+
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -44,16 +46,17 @@ def plain_loop(
     batch_size: int = BATCH_SIZE,
     num_blocks: int = NUM_BLOCKS,
     num_epochs: int = NUM_EPOCHS,
+    steps: int | None = None,
     **options: str,
 ) -> nn.Module:
-    """The network after the README's loop."""
+    """The network after the README's loop, or after the first ``steps`` of each of its epochs."""
     network = build_network()
     optimizer = bcsc.BlockCyclic(build_base(network), num_blocks, **options)
     batches = build_sampler(num_samples, batch_size=batch_size, num_blocks=num_blocks)
     for epoch in range(num_epochs):
         optimizer.set_epoch(epoch)
         batches.set_epoch(epoch)
-        for batch in DataLoader(DATASET, batch_sampler=batches):
+        for batch in islice(DataLoader(DATASET, batch_sampler=batches), steps):
             optimizer.zero_grad()
             loss_of(network, batch).backward()
             optimizer.step()

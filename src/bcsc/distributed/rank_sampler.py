@@ -36,7 +36,7 @@ class RankSampler(Sampler[list[int]]):
         return len(self.whole)
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (batch[self._division.part(len(batch))] for batch in self.whole)
+        return (batch[self._division.part(len(batch))] for batch in self.whole.give())
 
     def loss_weight(self, number: int) -> float:
         """By what to multiply this rank's mean loss of batch ``number`` of the epoch.

@@ -11,6 +11,7 @@ from torch.optim import LBFGS, Optimizer, SparseAdam
 from bcsc.choices import GRANULARITIES, MASKS, ORDERS, Granularity, Mask, Order
 from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_least, check_choice, check_same_setup
 from bcsc.optim.bases import Conduct, observed_conduct, settings_of
+from bcsc.optim.drift import DriftWatch
 from bcsc.optim.masking import given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
@@ -82,7 +83,7 @@ class BlockCyclic(Optimizer):
         if steps_per_epoch is not None:
             check_at_least("steps_per_epoch", steps_per_epoch, 1)
         self.steps_per_epoch = steps_per_epoch
-        self._position = Position()
+        self._position, self._drift = Position(), DriftWatch()
         self._blocks: EpochBlocks | None = None
         self._conducts: dict[Hashable, Conduct] = {}
         check_num_blocks(self.num_blocks, [p.shape for p in self._trainable()], granularity)
@@ -116,6 +117,7 @@ class BlockCyclic(Optimizer):
 
     def set_epoch(self, epoch: int) -> None:
         """Begin ``epoch`` with fresh blocks; right after ``load_state_dict`` its own epoch goes on from there."""
+        self._drift.before_epoch(self._position)
         self._position.set_epoch(epoch)
 
     @torch.no_grad()
@@ -125,6 +127,7 @@ class BlockCyclic(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._drift.before_step(self, self._position)
         blocks = self.epoch_blocks()
         for p in blocks.parameters:
             refuse_sparse(p.grad)
@@ -187,7 +190,7 @@ class BlockCyclic(Optimizer):
             post_hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("base", "num_blocks", "seed", "mask", "granularity", "order", "steps_per_epoch", "_position")
+        own = ("base", "num_blocks", "seed", "mask", "granularity", "order", "steps_per_epoch", "_position", "_drift")
         return {**{name: self.__dict__[name] for name in own}, "_blocks": None, "_conducts": {}}
 
     def __repr__(self) -> str:

@@ -31,6 +31,11 @@ class Position:
             self._restored = False
         self.is_told = True
 
+    @property
+    def is_begun_here(self) -> bool:
+        """Whether no step was made in this epoch yet, or since it was restored."""
+        return self.step == 0 or self._restored
+
     def leave(self) -> None:
         """Take note that a step was made from here: ``set_epoch`` begins its epoch anew from now on."""
         self._restored = self.is_told = False

@@ -1,17 +1,31 @@
 """Which samples each inner step sees: a pure function of the seed, the epoch and the step."""
 
+import warnings
+import weakref
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from bcsc.choices import SAMPLES, Samples
-from bcsc.errors import InvalidArgumentError, StateMismatchError, check_at_least, check_choice, check_same_setup
+from bcsc.errors import (
+    DriftWarning,
+    InvalidArgumentError,
+    StateMismatchError,
+    check_at_least,
+    check_choice,
+    check_same_setup,
+)
 from bcsc.optim.position import Position
 from bcsc.seeding import stream, stream_key
+
+# The sampler that gave the batch for the next step in this thread, if any did; only ``bcsc.optim.drift`` looks here.
+LAST_TO_GIVE: ContextVar["weakref.ref[BlockCyclicSampler] | None"] = ContextVar("LAST_TO_GIVE", default=None)
 
 
 def draw_shuffles(num_samples: int, num_shuffles: int, seed: int, epoch: int) -> Tensor:
@@ -70,7 +84,9 @@ class BlockCyclicSampler(Sampler[list[int]]):
         self._num_parts = check_at_least("batches_per_step", batches_per_step, 1)
         self._check_parts()
         self._start = Position()
-        self._num_given = 0
+        self._begun_at = self._num_given = 0
+        self._given_before = (0, 0)
+        self._has_warned = False
 
     @property
     def batches_per_pass(self) -> int:
@@ -105,9 +121,9 @@ class BlockCyclicSampler(Sampler[list[int]]):
         return self._start.step
 
     @property
-    def num_given(self) -> int:
-        """How many batches of this epoch were given."""
-        return self._num_given
+    def begun_at(self) -> int:
+        """The number of the first batch that was given when batches were last asked for."""
+        return self._begun_at
 
     @property
     def sampler(self) -> "BlockCyclicSampler":
@@ -119,15 +135,28 @@ class BlockCyclicSampler(Sampler[list[int]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Begin ``epoch``; right after ``load_state_dict`` its own epoch goes on where it was saved."""
+        self._given_before = (self.epoch, self._num_given)
         self._start.set_epoch(epoch)
         self._num_given = self._start.step
 
     def __iter__(self) -> Iterator[list[int]]:
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            self._warn_of_undivided_batches(dist.get_world_size())
+        return self.give()
+
+    def give(self) -> Iterator[list[int]]:
+        """The batches of this epoch, counted as they are given."""
+        self._begun_at = self.start
         for number, batch in enumerate(self.index_batches(self.epoch, self.start), start=self.start):
             self._start.leave()
             self._num_given = number + 1
+            LAST_TO_GIVE.set(weakref.ref(self))
             yield batch.tolist()
         self._start.begin_again()
+
+    def given_in(self, epoch: int) -> int:
+        """How many batches of ``epoch``, this one or the one before, were given."""
+        return self._num_given if epoch == self.epoch else dict([self._given_before]).get(epoch, 0)
 
     def note_received(self, num_batches: int) -> None:
         """Say how many batches of this epoch the training has received, where they are asked for ahead of it."""
@@ -155,6 +184,17 @@ class BlockCyclicSampler(Sampler[list[int]]):
         """The samples of the mini-batch that is given in parts."""
         return self.batch_size * self._num_parts
 
+    def _warn_of_undivided_batches(self, num_ranks: int) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"Each of {num_ranks} processes takes whole mini-batches from this BlockCyclicSampler. Give each its "
+                "part: RankSampler(batches, rank, num_ranks), in a BlockCyclicLoader, which no trainer divides once "
+                "more. Where all are to see the same samples, as in tensor parallelism: RankSampler(batches, 0, 1).",
+                DriftWarning,
+                stacklevel=3,
+            )
+
     def _check_parts(self) -> None:
         """Refuse parts that would have to stay empty."""
         if self._num_parts > 1 and self.samples == "everything":
@@ -162,7 +202,8 @@ class BlockCyclicSampler(Sampler[list[int]]):
                 'samples="everything" accumulates a whole pass into each inner step: leave batches_per_step out, '
                 f"got {self._num_parts}."
             )
-        fewest = min(self.num_samples, self.num_samples % self._step_size or self._step_size)
+        last = self.num_samples % self._step_size or self._step_size
+        fewest = min(self._step_size, self.num_samples) if self.samples == "random" else last
         if fewest < self._num_parts:
             raise InvalidArgumentError(
                 f"The last inner step of a pass has {fewest} of the {self.num_samples} samples, too few for "

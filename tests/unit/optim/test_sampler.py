@@ -258,7 +258,7 @@ def test_the_restored_epoch_may_be_set_again_until_a_batch_is_given() -> None:
     sampler.load_state_dict({**sampler.state_dict(), "step": 4})
     sampler.set_epoch(1)
     sampler.set_epoch(1)
-    assert sampler.start == sampler.num_given == 4
+    assert sampler.start == sampler.given_in(1) == 4
     assert list(sampler) == whole[4:]
     sampler.load_state_dict({**sampler.state_dict(), "step": 4})
     assert next(iter(sampler)) == whole[4]
