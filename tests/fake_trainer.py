@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from bcsc.experiments.campaign import Job
+from bcsc.experiments.campaigns.campaign import Job
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import spec_from_toml
 from tests.run_folders import write_run

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from bcsc.errors import MissingExtraError
-from bcsc.experiments.campaign import Job, run_campaign, summary_of
-from bcsc.experiments.engines.ray import RayTasks
+from bcsc.experiments.campaigns.campaign import Job, run_campaign, summary_of
+from bcsc.experiments.campaigns.ray import RayTasks
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
 from bcsc.training.history import MEASURED_BY_THE_CLOCK

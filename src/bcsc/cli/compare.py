@@ -1,6 +1,7 @@
 """``bcsc compare``: carry out a plan of one's own, and report on it."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ from bcsc.experiments.experiment import Experiment
 from bcsc.experiments.plan_file import read_plan
 
 if TYPE_CHECKING:
-    from bcsc.experiments.campaign import Engine, Outcome
+    from bcsc.experiments.campaigns.campaign import Engine, Outcome
+    from bcsc.experiments.campaigns.progress import Board
     from bcsc.reports.claims import Verdict
 
 CUTS = ("epochs", "models", "seeds", "blocks", "subset", "conditions", "arms")
@@ -84,12 +86,12 @@ def cuts_in(arguments: argparse.Namespace) -> dict[str, Any]:
 def build_engine(name: str, num_jobs: int | None, address: str | None) -> "Engine":
     """Where the runs are carried out."""
     if name == "ray":
-        from bcsc.experiments.engines.ray import RayTasks
+        from bcsc.experiments.campaigns.ray import RayTasks
 
         return RayTasks(address)
     if address is not None:
         raise InvalidArgumentError("--address is that of a Ray cluster: give --engine ray with it.")
-    from bcsc.experiments.engines.local import LocalProcesses
+    from bcsc.experiments.campaigns.local import LocalProcesses
 
     return LocalProcesses(num_jobs)
 
@@ -114,9 +116,9 @@ def compare(
         engine: where the runs are carried out; by default processes on this machine.
         cut: what to leave out, as in ``bcsc reproduce``: epochs, models, seeds, blocks, subset, conditions, arms.
     """
-    from bcsc.experiments.campaign import Job, run_campaign, summary_of
-    from bcsc.experiments.engines.local import sigterm_as_ctrl_c
-    from bcsc.experiments.progress import board
+    from bcsc.experiments.campaigns.campaign import summary_of
+    from bcsc.experiments.campaigns.local import sigterm_as_ctrl_c
+    from bcsc.experiments.campaigns.progress import board
     from bcsc.experiments.study import read_studies, write_experiment
     from bcsc.reports.claims import CLAIMS, judge
     from bcsc.reports.write import require_extras, write_report
@@ -129,16 +131,41 @@ def compare(
     check_goes_on(out, experiment)
     engine = engine or build_engine("local", None, None)
     write_experiment(out, experiment.name, cut, text)
-    jobs = [Job(planned.name, planned.spec, out) for planned in experiment.runs()]
-    print(f"{experiment.title}: {len(jobs)} runs{', ' + experiment.note if experiment.note else ''}", flush=True)
     try:
         with sigterm_as_ctrl_c(), board() as shown:
-            outcomes = run_campaign(jobs, engine, shown)
+            outcomes = carry_out_experiment(experiment, out, engine, shown)
     except KeyboardInterrupt as interruption:
         raise Interrupted("interrupted; the same command continues where it stopped") from interruption
     print(summary_of(outcomes, engine))
     page = write_report(out)
     return Comparison(outcomes, judge(CLAIMS, read_studies(out)[0]), page)
+
+
+def carry_out_experiment(experiment: Experiment, out: Path, engine: "Engine", shown: "Board") -> "list[Outcome]":
+    """Decide what the plan leaves open, then carry out the final runs."""
+    from bcsc.experiments.campaigns.campaign import CampaignError, Job, last_line, run_campaign, set_others_aside
+    from bcsc.experiments.tuning import decide, with_decisions, write_decisions
+
+    def carry_out_first(jobs: "Sequence[Job]") -> None:
+        shown.say(f"{experiment.title}: {len(jobs)} runs in {jobs[0].root}, to decide what the plan leaves open")
+        failed = [outcome.job for outcome in run_campaign(jobs, engine, shown) if outcome.state == "failed"]
+        if failed:
+            raise CampaignError(
+                f"{len(failed)} runs that decide what the plan leaves open failed, the first of them {failed[0].name}: "
+                f"{last_line(failed[0].log)} (log: {failed[0].log}). The same command tries again."
+            )
+
+    decisions = decide(experiment, out, carry_out_first)
+    if decisions:
+        write_decisions(out, decisions)
+        for cell, decision in decisions.items():
+            shown.say(f"{cell.place}, {cell.arm}: {decision.words}")
+    experiment = with_decisions(experiment, decisions)
+    jobs = [Job(planned.name, planned.spec, out) for planned in experiment.runs()]
+    shown.say(f"{experiment.title}: {len(jobs)} runs{', ' + experiment.note if experiment.note else ''}")
+    if decisions:
+        set_others_aside(jobs, shown)
+    return run_campaign(jobs, engine, shown)
 
 
 def find_plan(plan: Path | str) -> tuple[Experiment, str | None]:

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def list_experiments(experiments: list[Experiment]) -> int:
     """One line each, as soon as its networks are timed."""
-    from bcsc.experiments.estimate import estimate_seconds
+    from bcsc.experiments.campaigns.estimate import estimate_seconds
     from bcsc.runs.watch import duration
 
     print(f"{'experiment':<14}{'runs':>5}{'time here':>16}  question", flush=True)

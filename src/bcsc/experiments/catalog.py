@@ -7,7 +7,8 @@ from importlib import resources
 
 from bcsc.choices import Period
 from bcsc.errors import InvalidArgumentError, check_at_least, check_choice
-from bcsc.experiments.experiment import NETWORKS, PERIODS, Arm, Cell, Experiment
+from bcsc.experiments.arms import Arm, Tuning
+from bcsc.experiments.experiment import NETWORKS, PERIODS, Cell, Experiment
 from bcsc.experiments.plan_file import experiment_from_toml
 
 NAMES = ("blocks", "outliers", "adagrad", "dropout", "cifar10", "cifar10-deep", "cifar100", "compute")
@@ -52,6 +53,7 @@ def cut_down(
         seeds=tuple(dict.fromkeys(seeds)) if seeds else experiment.seeds,
         arms=tuple(with_blocks(arm, blocks) for arm in experiment.arms) if blocks else experiment.arms,
         recipe=recipe,
+        tuning=with_fewer_held_out(experiment.tuning, subset),
     )
     if conditions:
         labels = [cell.condition for cell in small.cells()]
@@ -59,6 +61,13 @@ def cut_down(
     if arms:
         small = replace(small, only_arms=chosen_labels("arm", arms, [cell.arm for cell in small.cells()]))
     return experiment if small == experiment else replace(small, whole=experiment.whole or experiment)
+
+
+def with_fewer_held_out(tuning: Tuning | None, subset: int | None) -> Tuning | None:
+    """No more than a fifth of a subset is held out."""
+    if tuning is None or subset is None:
+        return tuning
+    return replace(tuning, validation=min(tuning.validation, max(1, subset // 5)))
 
 
 def with_blocks(arm: Arm, blocks: Sequence[int]) -> Arm:

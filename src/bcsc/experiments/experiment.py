@@ -1,17 +1,17 @@
 """Experiment: what a plan says, as data, and the runs that follow from it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any, Literal
 
 from bcsc.choices import Period
+from bcsc.errors import InvalidArgumentError
+from bcsc.experiments.arms import Arm, Condition, Settings, Tuned, Tuning, sweep, variants
 from bcsc.experiments.sayings import PlannedClaim
 from bcsc.runs.spec import RunSpec
 
 Axis = Literal["epochs", "gradient_evaluations", "seconds"]
-Settings = Mapping[str, Any]  # of a RunSpec: a value, a tuple of values (a sweep), or Scaled
 
 # What the paper's tables average the test accuracy over.
 PERIODS: Mapping[Period, str] = {"first_half": "First half", "last_half": "Last half", "all": "All", "final": "Final"}
@@ -26,6 +26,8 @@ NUM_CLASSES: Mapping[str, int] = {
     "cifar100-coarse": 20,
 }
 
+METHODS_OF_ONE_PASS = ("sgd", "sbc-one-pass")  # an epoch of any other computes M times the gradients
+
 # The networks as the paper spells them, in the order of its last table.
 NETWORKS: Mapping[str, str] = {
     "lenet4": "LeNet4",
@@ -39,40 +41,6 @@ NETWORKS: Mapping[str, str] = {
     "googlenet": "GoogLeNet",
     "dpn92": "DPN92",
 }
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """A setting that is the recipe's times a power of M; ``lr = { over = "M" }`` is the rate divided by M."""
-
-    power: int
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One of the things an experiment compares: a column of its table, a panel of its figure.
-
-    A sweep makes several of it. ``{M}``, or the name of a setting, in the label stands for its value; a swept setting
-    that the label does not name is added to it. M is the number of blocks; an arm without blocks may give the M of the
-    one that it is compared with.
-    """
-
-    label: str
-    settings: Settings = field(default_factory=dict)
-
-    @property
-    def numbers_of_blocks(self) -> tuple[int, ...]:
-        """Every M of a sweep."""
-        given = self.settings.get("M", self.settings.get("blocks", ()))
-        return given if isinstance(given, tuple) else (given,)
-
-
-@dataclass(frozen=True)
-class Condition:
-    """Something every arm goes through, such as a share of outliers."""
-
-    label: str = ""
-    settings: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,12 +94,24 @@ class Experiment:
     recipe: RunSpec = field(default_factory=RunSpec)
     conditions: tuple[Condition, ...] = (Condition(),)
     seeds: tuple[int, ...] = (0, 1, 2)
+    budget: Axis = "epochs"  # what all arms have as much of
     compared_by: Axis = "epochs"  # what curves are first drawn against
+    tuning: Tuning | None = None
     numbers: str | None = None  # the paper's, a file in the folder ``paper``
     claims: tuple[PlannedClaim, ...] = ()
     only_conditions: tuple[str, ...] = ()  # where it is cut down to some: their labels
     only_arms: tuple[str, ...] = ()
+    decided: Mapping[Cell, Settings] = field(
+        default_factory=dict
+    )  # what was chosen, or measured, before the final runs
     whole: "Experiment | None" = None  # what this one was cut down from
+
+    def __post_init__(self) -> None:
+        shared = set(self.seeds) & set(self.tuning.seeds if self.tuning else ())
+        if shared:
+            raise InvalidArgumentError(
+                f"The seed {min(shared)} is one of the final runs. Tune with other seeds than {list(self.seeds)}."
+            )
 
     @property
     def blocks(self) -> tuple[int, ...]:
@@ -150,29 +130,46 @@ class Experiment:
         whole = self.whole or self
         reach = [
             *(f"in {networks}" for networks in networks_of(whole, self)),
-            f"at {part_of(self.recipe.epochs, whole.recipe.epochs, 'epoch')}",
+            f"at {part_of(self.recipe.epochs, whole.recipe.epochs, 'epoch')}{self.budget_words}",
             f"with {part_of(len(self.seeds), len(whole.seeds), 'seed')}",
         ]
         return ", ".join([*reach, *other_cuts(whole, self)])
 
+    @property
+    def budget_words(self) -> str:
+        """What all arms have as much of, where that is not the epochs."""
+        equal = self.budget.replace("_", " ")
+        return "" if self.budget == "epochs" else f" of the costliest arm and equal {equal} for all"
+
     def runs(self) -> list[PlannedRun]:
-        """Every run, the first seed of everything first."""
+        """Every run of which all is decided, the first seed of everything first."""
         return [
             PlannedRun(cell, replace(self.recipe, model=cell.model, seed=seed, **settings))
             for seed in self.seeds
             for cell, settings in self.cells().items()
+            if not self.undecided(settings)
         ]
+
+    def undecided(self, settings: Settings) -> list[str]:
+        """The settings of a cell that have to be chosen, or measured, first."""
+        timed = ["epochs"] if self.budget == "seconds" and "epochs" not in settings else []
+        return [*timed, *(name for name, value in settings.items() if isinstance(value, Tuned))]
 
     def cells(self) -> dict[Cell, dict[str, Any]]:
         """Every cell in the order of the table, with its settings of a RunSpec."""
         found = {
-            Cell(model, condition, label, blocks): {**shared, **own}
+            cell: {**shared, **own, **self.decided.get(cell, {})}
             for model in self.models
             for each in self.conditions
             for condition, shared in sweep(each.label, each.settings)
             for arm in self.arms
             for label, blocks, own in variants(arm, self.recipe)
+            for cell in [Cell(model, condition, label, blocks)]
         }
+        if self.budget == "gradient_evaluations":
+            costs = {cell: passes_of(settings, self.recipe) for cell, settings in found.items()}
+            epochs = stretched(costs, self.recipe.epochs)
+            found = {cell: {**settings, "epochs": epochs[cell]} for cell, settings in found.items()}
         return {
             cell: settings
             for cell, settings in found.items()
@@ -185,34 +182,18 @@ class Experiment:
         return {label: arm.label for arm in self.arms for label, _ in sweep(arm.label, arm.settings)}
 
 
-def sweep(label: str, settings: Settings) -> list[tuple[str, dict[str, Any]]]:
-    """Every combination of the values of the settings that have several, each with a label of its own."""
-    varying = {name: values for name, values in settings.items() if isinstance(values, tuple)}
-    several = [name for name, values in varying.items() if len(values) > 1]
-    combinations = [dict(zip(varying, values, strict=True)) for values in product(*varying.values())]
-    return [(labelled(label, {**settings, **chosen}, several), {**settings, **chosen}) for chosen in combinations]
+def passes_of(settings: Settings, recipe: RunSpec) -> int:
+    """How often an epoch computes the gradient of each sample."""
+    method, blocks = settings.get("method", recipe.method), settings.get("blocks", recipe.blocks)
+    return 1 if method in METHODS_OF_ONE_PASS else blocks
 
 
-def labelled(label: str, settings: Settings, varying: Iterable[str]) -> str:
-    """The label with its values filled in, and with those that vary and that it does not name."""
-    words = {"M": settings.get("blocks"), **settings}
-    named = set(re.findall(r"\{(\w+)\}", label)) | ({"blocks"} if "{M}" in label else set())
-    for name in named & set(words):
-        label = label.replace(f"{{{name}}}", str(words[name]))
-    return ", ".join(part for part in (label, *(f"{n}={settings[n]}" for n in varying if n not in named)) if part)
-
-
-def variants(arm: Arm, recipe: RunSpec) -> list[tuple[str, int, dict[str, Any]]]:
-    """The label, M and settings of every combination of an arm."""
-    found = []
-    for label, settings in sweep(arm.label, arm.settings):
-        is_plain = settings.get("method", recipe.method) == "sgd"
-        blocks = settings.pop("M", None) or settings.get("blocks") or (1 if is_plain else recipe.blocks)
-        settings["blocks"] = 1 if is_plain else settings.get("blocks", blocks)
-        scaled = {name: value for name, value in settings.items() if isinstance(value, Scaled)}
-        settings |= {name: getattr(recipe, name) * blocks**value.power for name, value in scaled.items()}
-        found.append((label, blocks, settings))
-    return found
+def stretched(costs: Mapping[Cell, float], epochs: int) -> dict[Cell, int]:
+    """As many epochs for each cell as cost what ``epochs`` cost at the costliest of its place."""
+    most: dict[str, float] = {}
+    for cell, cost in costs.items():
+        most[cell.place] = max(cost, most.get(cell.place, cost))
+    return {cell: max(1, round(epochs * most[cell.place] / cost)) for cell, cost in costs.items()}
 
 
 def what_was_cut(whole: Experiment, small: Experiment) -> list[str]:
@@ -244,6 +225,7 @@ def other_cuts(whole: Experiment, small: Experiment) -> list[str]:
         part_of(conditions, all_conditions, "condition"): conditions < all_conditions,
         part_of(*arms, "arm"): arms[0] < arms[1],
         f"only the first {small.recipe.subset} training samples": small.recipe.subset != whole.recipe.subset,
+        f"{small.tuning and small.tuning.validation} samples held out": small.tuning != whole.tuning,
     }
     return [text for text, is_cut in cuts.items() if is_cut]
 

@@ -2,31 +2,33 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from bcsc.errors import BcscError, InvalidArgumentError, check_at_least, check_choice
-from bcsc.experiments.experiment import (
-    PERIODS,
+from bcsc.experiments.arms import (
     Arm,
-    Axis,
     Condition,
-    Experiment,
     Scaled,
-    as_file_name,
+    Settings,
+    Tuned,
+    Tuning,
+    check_distinct,
+    read_setting,
     sweep,
 )
+from bcsc.experiments.experiment import PERIODS, Axis, Experiment, as_file_name
 from bcsc.experiments.sayings import PlannedClaim, read_saying
 from bcsc.runs.spec import RunSpec
 
-KINDS_OF_VALUE: Mapping[type, str] = {str: "a text", dict: "a table", list: "a list"}
+KINDS_OF_VALUE: Mapping[type, str] = {int: "a whole number", str: "a text", dict: "a table", list: "a list"}
 PLAN_KEYS: Mapping[str, type] = {
-    **dict.fromkeys(("title", "question", "source", "compared_by", "numbers"), str),
+    **dict.fromkeys(("title", "question", "source", "budget", "compared_by", "numbers"), str),
     **dict.fromkeys(("seeds", "condition", "arm", "claim"), list),
-    "recipe": dict,
+    **dict.fromkeys(("recipe", "tuning"), dict),
 }
 CLAIM_KEYS: Mapping[str, type] = {
     **dict.fromkeys(("name", "statement", "source", "from", "to"), str),
@@ -36,7 +38,6 @@ CLAIM_KEYS: Mapping[str, type] = {
 # settings that have a place of their own in a plan
 ELSEWHERE = {"seed": "Give seeds = [0, 1, 2] at the top.", "model": 'Give model = ["lenet4", ...] in the recipe.'}
 AXES: Mapping[str, Axis] = {axis.replace("_", " "): axis for axis in get_args(Axis)}
-POWERS = {"times": 1, "over": -1}
 Check = Callable[[str, Any], None]
 Place = tuple[str | int, ...]  # a key; or a table, which one of that name (from 0), and a key in it
 
@@ -105,31 +106,52 @@ def line_of(text: str, place: Place) -> int:
 
 def _experiment(plan: Mapping[str, Any], name: str) -> Experiment:
     _check_keys(plan, PLAN_KEYS, ())
-    recipe, models, swept = _recipe(plan.get("recipe", {}))
-    with at("compared_by"):
-        compared_by = AXES[check_choice("compared_by", plan.get("compared_by", "epochs"), AXES)]
-    with at("seeds"):
-        seeds = tuple(check_at_least("A seed", seed, 0) for seed in plan.get("seeds", (0, 1, 2)))
-        _check_distinct("seed", seeds)
+    recipe, models, swept, tuned = _recipe(plan.get("recipe", {}))
+    arms = [_labelled("arm", index, table, tuned) for index, table in enumerate(plan.get("arm", ()))]
+    conditions = [
+        _labelled("condition", index, table, swept) for index, table in enumerate(plan.get("condition", [{}]))
+    ]
     experiment = Experiment(
         name=name,
         title=plan.get("title", name),
         question=plan.get("question", ""),
         source=plan.get("source", ""),
         models=models,
-        arms=tuple(Arm(*_labelled("arm", index, table, recipe)) for index, table in enumerate(plan.get("arm", ()))),
+        arms=tuple(Arm(*arm) for arm in arms),
         recipe=recipe,
-        conditions=tuple(
-            Condition(*_labelled("condition", index, {**swept, **table}, recipe))
-            for index, table in enumerate(plan.get("condition", [{}]))
-        ),
-        seeds=seeds,
-        compared_by=compared_by,
+        conditions=tuple(Condition(*condition) for condition in conditions),
+        seeds=_seeds(plan, ("seeds",), (0, 1, 2)),
+        budget=_axis(plan, "budget", "epochs"),
+        compared_by=_axis(plan, "compared_by", plan.get("budget", "epochs")),
         numbers=plan.get("numbers"),
     )
-    _check_cells(experiment)
+    with at("tuning", "seeds"):
+        experiment = replace(experiment, tuning=_tuning(plan.get("tuning")))
+    _check_arms(experiment)
+    _check_labels(experiment)
     claims = [_claim(index, table, experiment) for index, table in enumerate(plan.get("claim", ()))]
     return replace(experiment, claims=tuple(claims))
+
+
+def _axis(plan: Mapping[str, Any], key: str, default: str) -> Axis:
+    with at(key):
+        return AXES[check_choice(key, plan.get(key, default), AXES)]
+
+
+def _seeds(table: Mapping[str, Any], place: Place, default: tuple[int, ...]) -> tuple[int, ...]:
+    with at(*place):
+        seeds = tuple(check_at_least("A seed", seed, 0) for seed in table.get("seeds", default))
+        check_distinct("seed", seeds)
+    return seeds
+
+
+def _tuning(table: Mapping[str, Any] | None) -> Tuning | None:
+    if table is None:
+        return None
+    _check_keys(table, {"validation": int, "seeds": list}, ("tuning",))
+    with at("tuning", "validation"):
+        validation = check_at_least("validation", table.get("validation"), 1)
+    return Tuning(validation, _seeds(table, ("tuning", "seeds"), Tuning(1).seeds))
 
 
 def _check_keys(table: Any, known: Mapping[str, type], place: Place) -> None:
@@ -143,37 +165,29 @@ def _check_keys(table: Any, known: Mapping[str, type], place: Place) -> None:
                 raise InvalidArgumentError(f"{key} must be {KINDS_OF_VALUE[known[key]]}, got {value!r}.")
 
 
-def _check_distinct(what: str, values: Collection[object]) -> None:
-    if not values:
-        raise InvalidArgumentError(f"There must be at least one {what}.")
-    if len(set(values)) < len(values):
-        raise InvalidArgumentError(f"Every {what} must be there once, got {', '.join(map(str, values))}.")
-
-
-def _recipe(table: Mapping[str, Any]) -> tuple[RunSpec, tuple[str, ...], dict[str, Any]]:
-    """What all runs share, the networks, and the settings of which every arm goes through several values."""
+def _recipe(table: Mapping[str, Any]) -> tuple[RunSpec, tuple[str, ...], Settings, Settings]:
+    """What all runs share, the networks, what every condition goes through several values of, and what is tuned."""
     settings = _settings(table, ("recipe",), ["seed"])
     models = settings.pop("model", RunSpec().model)
-    swept = {name: table[name] for name, value in settings.items() if isinstance(value, tuple)}
-    recipe = RunSpec(**{name: value for name, value in settings.items() if name not in swept})
-    return recipe, models if isinstance(models, tuple) else (models,), swept
+    swept = {name: value for name, value in settings.items() if isinstance(value, tuple)}
+    tuned = {name: value for name, value in settings.items() if isinstance(value, Tuned)}
+    recipe = RunSpec(**{name: value for name, value in settings.items() if name not in {**swept, **tuned}})
+    return recipe, models if isinstance(models, tuple) else (models,), swept, tuned
 
 
-def _labelled(kind: str, index: int, table: Any, recipe: RunSpec) -> tuple[str, dict[str, Any]]:
-    """The label and the settings of an arm or a condition."""
+def _labelled(kind: str, index: int, table: Any, shared: Settings) -> tuple[str, dict[str, Any]]:
+    """The label and the settings of an arm or a condition, with those that all of its kind share."""
     if not isinstance(table, dict):
         raise MisplacedError((kind,), f"{kind} must be a list of tables, as [[{kind}]] writes them.")
     label = table.get("label", "" if kind == "condition" else None)
+    own = _settings({name: value for name, value in table.items() if name != "label"}, (kind, index), list(ELSEWHERE))
+    settings = {**shared, **own}
     with at(kind, index, "label"):
         if not isinstance(label, str):
-            raise InvalidArgumentError(f"An arm must have a label, a text, got {label!r}.")
-        settings = _settings({n: v for n, v in table.items() if n != "label"}, (kind, index), list(ELSEWHERE))
+            raise InvalidArgumentError(f"The {kind} must have a label, a text, got {label!r}.")
         names = [*settings, *(["M"] if "blocks" in settings else [])]
         for word in re.findall(r"\{(.*?)\}", label):
             check_choice("What a label names in braces", word, names)
-    for name, value in settings.items():
-        if isinstance(value, Scaled) and getattr(recipe, name) is None:
-            raise MisplacedError((kind, index, name), f"Give {name} in the recipe, of which this one is a multiple.")
     return label, settings
 
 
@@ -186,41 +200,34 @@ def _settings(table: Mapping[str, Any], place: Place, elsewhere: Collection[str]
             check_choice("A setting", name, known)
             if name in elsewhere:
                 raise InvalidArgumentError(f"{name} has another place. {ELSEWHERE[name]}")
-            found[name] = _value(name, value, place)
+            found[name] = read_setting(name, value, in_arm=place[0] == "arm", in_recipe=place[0] == "recipe")
     return found
 
 
-def _value(name: str, value: Any, place: Place) -> Any:
-    if isinstance(value, list):
-        _check_distinct(f"value of {name}", [repr(item) for item in value])
-        return tuple(_value(name, item, place) for item in value)
-    if isinstance(value, dict) and name != "optimizer_options":
-        (factor, what), *others = value.items() or [("", "")]
-        if others or factor not in POWERS or what != "M" or place[0] != "arm":
-            raise InvalidArgumentError(
-                f'An arm may have {name} = {{ times = "M" }} or {{ over = "M" }}, got {value!r}.'
-            )
-        return Scaled(POWERS[factor])
-    RunSpec(**{"blocks" if name == "M" else name: value})
-    return value
-
-
-def _check_cells(experiment: Experiment) -> None:
-    """Every arm and condition must have a label and a folder of its own, and neither may overrule the other."""
-    with at("arm"):
-        _check_distinct("arm", [label for arm in experiment.arms for label, _ in sweep(arm.label, arm.settings)])
-    with at("condition"):
-        _check_distinct(
-            "condition", [label for each in experiment.conditions for label, _ in sweep(each.label, each.settings)]
-        )
+def _check_arms(experiment: Experiment) -> None:
+    """What an arm leaves to the recipe, to the budget, to the conditions or to tuning must be found there."""
+    shared = {name for condition in experiment.conditions for name in condition.settings}
     for index, arm in enumerate(experiment.arms):
-        both = [name for condition in experiment.conditions for name in condition.settings if name in arm.settings]
-        if both:
-            raise MisplacedError(
-                ("arm", index, both[0]), f"{both[0]} is set by a condition too. Leave one of them out."
-            )
+        for name, value in arm.settings.items():
+            with at("arm", index, name):
+                if name in shared:
+                    raise InvalidArgumentError(f"{name} is set by a condition too. Leave one of them out.")
+                if name == "epochs" and experiment.budget != "epochs":
+                    raise InvalidArgumentError("The budget sets the epochs of every arm. Give epochs in the recipe.")
+                if isinstance(value, Scaled) and getattr(experiment.recipe, name) is None:
+                    raise InvalidArgumentError(f"Give {name} in the recipe, of which this one is a multiple.")
+                if isinstance(value, Tuned) and experiment.tuning is None:
+                    raise InvalidArgumentError("To tune, hold out training samples: [tuning] with validation = 5000.")
+
+
+def _check_labels(experiment: Experiment) -> None:
+    """Every arm and condition must have a label and a folder of its own."""
+    kinds: dict[str, Sequence[Arm | Condition]] = {"arm": experiment.arms, "condition": experiment.conditions}
+    for kind, tables in kinds.items():
+        with at(kind):
+            check_distinct(kind, [label for each in tables for label, _ in sweep(each.label, each.settings)])
     with at("arm"):
-        _check_distinct("name of a run (letters and digits of its labels)", [run.name for run in experiment.runs()])
+        check_distinct("name of a run (letters and digits of its labels)", [cell.name for cell in experiment.cells()])
 
 
 def _check_values(plan: Mapping[str, Any], check: Check) -> None:
@@ -229,6 +236,7 @@ def _check_values(plan: Mapping[str, Any], check: Check) -> None:
     for place, table in tables.items():
         for name, value in table.items():
             with at(*place, name):
+                value = value.get("tune", value) if isinstance(value, dict) else value
                 for item in value if isinstance(value, list) else [value]:
                     check(name, item)
 
@@ -240,7 +248,7 @@ def _claim(index: int, table: Any, experiment: Experiment) -> PlannedClaim:
     sentences = table.get("says", [])
     with at(*place, "says"):
         sentences = sentences if isinstance(sentences, list) else [sentences]
-        _check_distinct("sentence", sentences)
+        check_distinct("sentence", sentences)
     with at(*place, "periods"):
         wanted = [check_choice("A period", period, PERIODS) for period in table.get("periods", ())]
         periods = [period for period in PERIODS if period in wanted]

@@ -12,6 +12,7 @@ from bcsc.experiments.catalog import EXPERIMENTS, cut_down, paper_numbers
 from bcsc.experiments.experiment import Axis, Cell, Experiment
 from bcsc.experiments.plan_file import experiment_from_toml
 from bcsc.experiments.sayings import PlannedClaim
+from bcsc.experiments.tuning import TIMING, TUNING, Decision, read_decisions, with_decisions
 from bcsc.files import write_whole
 from bcsc.runs.folder import DamagedRun, read_runs
 from bcsc.runs.record import RunRecord
@@ -40,6 +41,8 @@ class Study:
     is_named: bool = False  # whether it is one of the package's own
     claims: tuple[PlannedClaim, ...] = ()
     arm_labels: Mapping[str, str] = field(default_factory=dict)  # from an arm's label in the table to that in the plan
+    budget: Axis = "epochs"  # what all arms had as much of
+    decisions: Mapping[Cell, Decision] = field(default_factory=dict)  # what was tuned or timed before the final runs
     folder: Path | None = None  # where it was found
 
     @property
@@ -85,7 +88,7 @@ def read_experiment(folder: Path) -> Experiment | None:
         content = json.loads(path.read_text())
         name = content["experiment"]
         whole = experiment_from_toml(plan.read_text(), name, str(plan)) if plan.exists() else EXPERIMENTS[name]
-        experiment = cut_down(whole, **content["cut"])
+        experiment = with_decisions(cut_down(whole, **content["cut"]), read_decisions(folder))
         experiment.runs()  # a seed that is none shows only here
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, BcscError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error!r}. Run the same command again to rewrite it.") from error
@@ -106,8 +109,10 @@ def read_studies(*roots: Path) -> tuple[list[Study], list[DamagedRun]]:
             continue
         if experiment is not None:
             inside = [record for record in records if record.folder.is_relative_to(folder)]
-            study = replace(study_of(experiment, inside), folder=folder)
+            study = replace(study_of(experiment, inside), folder=folder, decisions=read_decisions(folder))
             claimed |= {record.folder for runs in study.runs.values() for record in runs}
+            before = [folder / name for name in (TUNING, TIMING)]
+            claimed |= {run.folder for run in inside if any(run.folder.is_relative_to(path) for path in before)}
             studies.append(study)
     studies.sort(key=lambda study: list(EXPERIMENTS).index(study.name) if study.is_named else len(EXPERIMENTS))
     others = [record for record in records if record.folder not in claimed]
@@ -127,9 +132,8 @@ def outermost(folders: Sequence[Path]) -> tuple[Path, ...]:
 def study_of(experiment: Experiment, records: Iterable[RunRecord]) -> Study:
     """The runs of an experiment, found by what they compute."""
     found = {what_it_computes(record.spec): record for record in records}
-    planned = experiment.runs()
     runs: dict[Cell, list[RunRecord]] = {cell: [] for cell in experiment.cells()}
-    for run in planned:
+    for run in experiment.runs():
         record = found.get(what_it_computes(run.spec))
         if record is not None:
             runs[run.cell].append(record)
@@ -140,13 +144,14 @@ def study_of(experiment: Experiment, records: Iterable[RunRecord]) -> Study:
         source=experiment.source,
         note=experiment.note,
         scope=experiment.scope,
-        num_planned=len(planned),
+        num_planned=len(runs) * len(experiment.seeds),
         runs={cell: tuple(group) for cell, group in runs.items()},
         paper=paper_numbers(experiment),
         compared_by=experiment.compared_by,
         is_named=EXPERIMENTS.get(experiment.name) == (experiment.whole or experiment),
         claims=experiment.claims,
         arm_labels=experiment.arm_labels(),
+        budget=experiment.budget,
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bcsc.experiments.engines import local
+from bcsc.experiments.campaigns import local
 from bcsc.reports import write
 from tests.fake_trainer import InThisProcess
 

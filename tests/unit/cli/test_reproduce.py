@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bcsc.cli.main import main
-from bcsc.experiments import estimate
+from bcsc.experiments.campaigns import estimate
 from bcsc.experiments.catalog import EXPERIMENTS
 from bcsc.experiments.plan_file import read_plan
 from tests.fake_trainer import InThisProcess

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bcsc.errors import InvalidArgumentError
+from bcsc.experiments.arms import Tuning
 from bcsc.experiments.catalog import EXPERIMENTS, NAMES, cut_down, plan_text
 from bcsc.experiments.experiment import Experiment
 from bcsc.experiments.plan_file import experiment_from_toml, read_plan
@@ -123,7 +124,7 @@ def test_a_setting_may_be_a_multiple_of_the_recipes(factor: str, lr: dict[int, f
         ('label = "SGD"\n', "", "line 12 (arm 1 label)", "must have a label, a text, got None"),
         ("blocks = [2, 4]", "blocks = [2, 2]", "line 19 (arm 2 blocks)", "Every value of blocks must be there once"),
         ("blocks = [2, 4]", 'blocks = [2, "a"]', "line 19 (arm 2 blocks)", "blocks must be of type int, got 'a'"),
-        ("blocks = [2, 4]", 'lr = { over = "N" }', "line 19 (arm 2 lr)", 'may have lr = { times = "M" }'),
+        ("blocks = [2, 4]", 'lr = { over = "N" }', "line 19 (arm 2 lr)", 'in an arm { times = "M" }'),
         (
             "blocks = [2, 4]",
             'lr = { over = "M" }',
@@ -212,6 +213,7 @@ def test_a_network_that_is_not_planned_is_named() -> None:
 
 def test_the_plan_in_the_documentation_is_one() -> None:
     page = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
-    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    plan = experiment_from_toml(text, "mine", "docs/plans.md")
-    assert len(plan.runs()) == 2 * 2 * 4 * 3
+    text, tuning = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert len(experiment_from_toml(text, "mine", "docs/plans.md").runs()) == 2 * 2 * 4 * 3
+    tuned = experiment_from_toml(tuning + '[[arm]]\nlabel = "SGD"\nmethod = "sgd"', "mine", "docs/plans.md")
+    assert tuned.tuning == Tuning(5000)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bcsc.experiments.estimate import estimate_seconds, measure_seconds_per_image
+from bcsc.experiments.campaigns.estimate import estimate_seconds, measure_seconds_per_image
 from bcsc.runs.spec import RunSpec
 
 SGD = RunSpec(method="sgd", epochs=2)

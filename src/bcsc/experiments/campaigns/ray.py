@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bcsc.errors import BcscError, Diverged, Interrupted, MissingExtraError
-from bcsc.experiments.campaign import STATE_OF_EXIT, Job
-from bcsc.experiments.engines.local import POLL_SECONDS, TRAIN
+from bcsc.experiments.campaigns.campaign import STATE_OF_EXIT, Job
+from bcsc.experiments.campaigns.local import POLL_SECONDS, TRAIN
 from bcsc.files import write_whole
 from bcsc.runs.folder import NEWEST, PREVIOUS
 from bcsc.runs.run import RunOptions, run

@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from bcsc.errors import DamagedRunError
-from bcsc.experiments.progress import Board
+from bcsc.errors import BcscError, DamagedRunError, StateMismatchError
+from bcsc.experiments.campaigns.progress import Board
+from bcsc.experiments.experiment import passes_of
+from bcsc.files import write_whole
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec, spec_to_toml
 
 State = Literal["finished", "diverged", "failed"]
 STATE_OF_EXIT: dict[int, State] = {0: "finished", 3: "diverged"}
+
+
+class CampaignError(BcscError, RuntimeError):
+    """Runs failed without which the others cannot begin."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class Job:
     @property
     def cost(self) -> int:
         """Its share of the work: passes over the data."""
-        return self.spec.epochs * self.spec.blocks
+        return self.spec.epochs * passes_of({}, self.spec)
 
     def epochs_done(self) -> int:
         """How many epochs it has finished so far."""
@@ -78,7 +86,7 @@ def run_campaign(jobs: Sequence[Job], engine: Engine, board: Board) -> list[Outc
     for job in waiting:
         for path in (job.config, job.log, job.folder):
             path.parent.mkdir(parents=True, exist_ok=True)
-        job.config.write_text(spec_to_toml(job.spec))
+        write_whole(job.config, spec_to_toml(job.spec).encode())
     if done:
         board.say(f"{len(done)} of {len(jobs)} runs were done before")
     with closing(engine.carry_out(waiting)) as events:
@@ -104,6 +112,16 @@ def state_on_disk(job: Job, board: Board) -> State | None:
     if record.spec != job.spec:
         return None
     return next((state for state in STATE_OF_EXIT.values() if state == record.summary.state), None)
+
+
+def set_others_aside(jobs: Sequence[Job], board: Board) -> None:
+    """Make room where something else was decided before: what is then another run is kept aside."""
+    for job in jobs:
+        folder = RunFolder(job.folder)
+        try:
+            folder.check_same_run(job.spec)
+        except StateMismatchError:
+            board.say(f"{job.folder} is of what was decided before; it is kept as {folder.set_aside()}.")
 
 
 def share_done(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> float:

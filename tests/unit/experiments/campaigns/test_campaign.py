@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from bcsc.errors import InvalidArgumentError
-from bcsc.experiments.campaign import Engine, Job, run_campaign, share_done, summary_of
-from bcsc.experiments.engines.local import LocalProcesses, jobs_at_a_time
-from bcsc.experiments.progress import Lines
+from bcsc.experiments.campaigns.campaign import Engine, Job, run_campaign, share_done, summary_of
+from bcsc.experiments.campaigns.local import LocalProcesses, jobs_at_a_time
+from bcsc.experiments.campaigns.progress import Lines
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
 from tests.fake_trainer import InThisProcess
 from tests.run_folders import write_run
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 FAKE = (sys.executable, "-m", "tests.fake_trainer")
 
 
@@ -130,8 +130,8 @@ def test_the_number_of_jobs_is_checked() -> None:
 CAMPAIGN = """
 import signal, sys
 from pathlib import Path
-from bcsc.experiments.engines.local import LocalProcesses, sigterm_as_ctrl_c
-from tests.unit.experiments.test_campaign import FAKE, campaign, job
+from bcsc.experiments.campaigns.local import LocalProcesses, sigterm_as_ctrl_c
+from tests.unit.experiments.campaigns.test_campaign import FAKE, campaign, job
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests were started to ignore it
 jobs = [job(Path(sys.argv[1]), name, data="slow", epochs=100, seed=seed) for seed, name in enumerate("abc")]
 try:

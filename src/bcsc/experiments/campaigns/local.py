@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from bcsc.errors import check_at_least
-from bcsc.experiments.campaign import Job
+from bcsc.experiments.campaigns.campaign import Job
 
 TRAIN = (sys.executable, "-m", "bcsc", "train")
 POLL_SECONDS = 0.2

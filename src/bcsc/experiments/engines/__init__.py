@@ -1,1 +1,0 @@
-"""Where the runs of a campaign are carried out."""
