@@ -17,13 +17,16 @@ from torch.optim import Optimizer
 
 from bcsc.choices import Mask
 from bcsc.optim.bases import Conduct, initial_state, per_element_state, start_fused_momenta
-from bcsc.optim.partition import EpochBlocks, FlatMemory, Place
+from bcsc.optim.partition import EpochBlocks, FlatMemory, Place, local, with_part
 
 PARAMETER, GRADIENT = "(parameter)", "(gradient)"  # names that no state of a base has
 
 
 class Entry(NamedTuple):
-    """A tensor with a value for every scalar of a parameter: the parameter, its gradient, or a part of its state."""
+    """A tensor with a value for every scalar of a parameter: the parameter, its gradient, or a part of its state.
+
+    Of a ``DTensor`` it is the shard that is here.
+    """
 
     name: str
     number: int  # of the parameter
@@ -47,9 +50,21 @@ class ActiveBlock:
 
     def __init__(self, blocks: EpochBlocks, block: int) -> None:
         self.blocks, self.block = blocks, block
-        self.parameters = [Entry(PARAMETER, i, p) for i, p in enumerate(blocks.parameters) if p.grad is not None]
-        self.gradients = [Entry(GRADIENT, i, p.grad) for _, i, p in self.parameters if p.grad is not None]
+        having = [(i, p, p.grad) for i, p in enumerate(blocks.parameters) if p.grad is not None]
+        self.parameters = [Entry(PARAMETER, i, local(p)) for i, p, _ in having]
+        self.gradients = [Entry(GRADIENT, i, local(gradient)) for i, _, gradient in having]
         self._inside: dict[tuple[FlatMemory, torch.dtype], Tensor] = {}
+
+    def whole(self, parameter: Entry) -> Tensor:
+        """The parameter that the base knows."""
+        return self.blocks.parameters[parameter.number]
+
+    def as_gradients(self, copies: Sequence[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
+        """The parameters, each with a copy of its gradient in the form of the gradient."""
+        parameters = map(self.whole, self.parameters)
+        return [
+            (p, None if p.grad is None else with_part(p.grad, copy)) for p, copy in zip(parameters, copies, strict=True)
+        ]
 
     def has_none_of(self, parameter: Entry) -> bool:
         """Whether all of a parameter's scalars are outside the block."""
@@ -130,8 +145,7 @@ def gradients_to_give(active: ActiveBlock, conduct: Conduct) -> list[tuple[Tenso
     """Copies of the gradients for a base that would write into the user's own; else nothing."""
     if not conduct.writes_into_gradients:
         return []
-    parameters = [parameter.tensor for parameter in active.parameters]
-    return list(zip(parameters, active.copied(active.gradients, "copy"), strict=True))
+    return active.as_gradients(active.copied(active.gradients, "copy"))
 
 
 def step_unmasked(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
@@ -149,8 +163,7 @@ def step_masking_update(base: Optimizer, active: ActiveBlock, conduct: Conduct) 
 
 def step_masking_gradient(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
     """The base steps every parameter, on a gradient that is zero outside the block."""
-    parameters = [parameter.tensor for parameter in active.parameters]
-    with given_gradients(zip(parameters, active.masked_gradients(), strict=True)):
+    with given_gradients(active.as_gradients(active.masked_gradients())):
         base.step()
 
 
@@ -162,14 +175,14 @@ def step_masking_all(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> 
     """
     idle = [parameter for parameter in active.parameters if active.has_none_of(parameter)]
     cut_through = [p for p in active.parameters if not active.has_none_of(p) and not active.has_all_of(p)]
-    start_fused_momenta(base, [parameter.tensor for parameter in idle])
-    states = state_entries(base, cut_through)
+    start_fused_momenta(base, [active.whole(parameter) for parameter in idle])
+    states = state_entries(base, active, cut_through)
     active.copied([*cut_through, *states], "before")
     gradients = gradients_to_give(active, conduct)
-    with given_gradients([*gradients, *[(parameter.tensor, None) for parameter in idle]]):
+    with given_gradients([*gradients, *[(active.whole(parameter), None) for parameter in idle]]):
         base.step()
     known = {(entry.name, entry.number) for entry in states}
-    states = state_entries(base, cut_through)
+    states = state_entries(base, active, cut_through)
     start_outside(base, active, conduct, [entry for entry in states if (entry.name, entry.number) not in known])
     active.put_back_outside([*cut_through, *states])
 
@@ -177,21 +190,21 @@ def step_masking_all(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> 
 def start_outside(base: Optimizer, active: ActiveBlock, conduct: Conduct, made: Sequence[Entry]) -> None:
     """Let state that the step has made start, outside the block, as a base starts it: from the parameter or alike."""
     of_parameter = [entry for entry in made if entry.name in conduct.starts_as_parameter]
-    parameters = [Entry(PARAMETER, i, active.blocks.parameters[i]) for _, i, _ in of_parameter]
+    parameters = [Entry(PARAMETER, i, local(active.blocks.parameters[i])) for _, i, _ in of_parameter]
     copy_all(active.copies(of_parameter, "before"), active.copies(parameters, "before"))
     others = [entry for entry in made if entry.name not in conduct.starts_as_parameter]
     if others:
         initial = initial_state(base, [active.blocks.parameters[entry.number] for entry in others])
-        values = [initial[active.blocks.parameters[entry.number]][entry.name] for entry in others]
+        values = [local(initial[active.blocks.parameters[entry.number]][entry.name]) for entry in others]
         copy_all(active.copies(others, "before"), values)
 
 
-def state_entries(base: Optimizer, parameters: Iterable[Entry]) -> list[Entry]:
+def state_entries(base: Optimizer, active: ActiveBlock, parameters: Iterable[Entry]) -> list[Entry]:
     """The per-element state of parameters that are cut through, which have more than one element."""
     return [
-        Entry(name, parameter.number, tensor)
+        Entry(name, parameter.number, local(tensor))
         for parameter in parameters
-        for name, tensor in per_element_state(base, parameter.tensor).items()
+        for name, tensor in per_element_state(base, active.whole(parameter)).items()
     ]
 
 

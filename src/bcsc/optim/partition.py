@@ -8,7 +8,7 @@ in one byte per scalar for up to 256 blocks.
 import heapq
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -16,6 +16,10 @@ from torch import Generator, Tensor
 from bcsc.choices import Granularity
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+    from typing_extensions import TypeIs
 
 Shape = Sequence[int]
 T = TypeVar("T")
@@ -148,7 +152,8 @@ class FlatMemory:
         """The memory for a purpose: the same at every call, with what was last written there."""
         if (purpose, dtype) not in self._places:
             flat = torch.empty(sum(self._sizes), dtype=dtype, device=self._device)
-            bits = flat.view(INTEGERS[flat.element_size()]).view(len(flat), -1)
+            integer = INTEGERS[flat.element_size()]
+            bits = flat.view(integer).view(len(flat), flat.element_size() // integer.itemsize)
             parts = zip(self.indices, torch.split(flat, self._sizes), self._layouts, strict=True)
             self._places[purpose, dtype] = Place(flat, bits, {i: x.as_strided(*layout) for i, x, layout in parts})
         return self._places[purpose, dtype]
@@ -160,8 +165,8 @@ class EpochBlocks:
     Attributes:
         drawn_from: what the labels are a function of, beside the shapes.
         parameters: the trainable ones.
-        labels: for each parameter the labels of its scalars, in its shape and memory layout.
-        present: for each parameter the blocks that it has scalars of.
+        labels: for each parameter the labels of the scalars that are here, in their shape and memory layout.
+        present: for each parameter the blocks that it has scalars of, here or elsewhere.
         memories: flat memory for the parameters of each device and type. The labels are in it, under ``"labels"``.
         memory_of: for each parameter the one of the memories that it has its place in.
     """
@@ -181,10 +186,11 @@ class EpochBlocks:
         alike: dict[object, list[int]] = {}
         for i, p in enumerate(parameters):
             alike.setdefault((p.device, p.dtype), []).append(i)
-        self.memories = [FlatMemory(indices, [parameters[i] for i in indices]) for indices in alike.values()]
+        self.memories = [FlatMemory(indices, [local(parameters[i]) for i in indices]) for indices in alike.values()]
         self.memory_of = {i: memory for memory in self.memories for i in memory.indices}
         places = [self.memory_of[i].place("labels", self.label_dtype).parts[i] for i in range(len(parameters))]
-        self.labels = [place.copy_(own) for place, own in zip(places, labels, strict=True)]
+        parts = [local(sharded_like(p, own)) for p, own in zip(parameters, labels, strict=True)]
+        self.labels = [place.copy_(part) for place, part in zip(places, parts, strict=True)]
         self._derived: dict[Hashable, Any] = {}
 
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
@@ -204,3 +210,33 @@ def blocks_among(labels: Tensor) -> list[int]:
 def memory_strides(tensor: Tensor) -> tuple[int, ...]:
     """The tensor's own strides if it fills its memory without gaps, else those of a contiguous one."""
     return torch.empty_like(tensor, device="meta").stride()
+
+
+def is_sharded(tensor: Tensor) -> "TypeIs[DTensor]":
+    """Whether a tensor is a ``DTensor``, of which each process has a part."""
+    return hasattr(tensor, "to_local")
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this process has of a tensor: of a ``DTensor`` its shard, of any other all of it."""
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
+def sharded_like(parameter: Tensor, units: Tensor) -> Tensor:
+    """What is known of the units of a parameter in every process, in shards as the parameter is, without a message."""
+    if not is_sharded(parameter):
+        return units
+    from torch.distributed.tensor import distribute_tensor
+
+    scalars = units.to(parameter.device).expand(parameter.shape)
+    return distribute_tensor(scalars, parameter.device_mesh, parameter.placements, src_data_rank=None)
+
+
+def with_part(tensor: Tensor, part: Tensor) -> Tensor:
+    """A tensor in shards as ``tensor`` is, of which this process has ``part``."""
+    if not is_sharded(tensor):
+        return part
+    from torch.distributed.tensor import DTensor
+
+    shape, stride = tensor.shape, tensor.stride()
+    return DTensor.from_local(part, tensor.device_mesh, tensor.placements, shape=shape, stride=stride)
