@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bcsc.data.sources import DataSet, load
 
 import bcsc
 from bcsc.cli.main import main
+from bcsc.data import DataSet, load
 from bcsc.errors import Diverged
 from bcsc.experiments.campaigns import local
 from bcsc.experiments.campaigns.campaign import Job
