@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.reports.curves import REACH, accuracy_limits, curves_of, log_ticks, loss_limits, over_seeds, short, usual_top
+from bcsc.reports.curves import (
+    REACH,
+    Curve,
+    accuracy_limits,
+    curves_of,
+    log_ticks,
+    loss_limits,
+    over_seeds,
+    short,
+    spread_around,
+    usual_top,
+)
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import NUM_SAMPLES, write_run
@@ -77,6 +88,19 @@ def test_neither_a_method_nor_an_epoch_that_explodes_changes_the_limits_much(lin
     assert with_explosion is not None
     assert with_explosion[1] <= REACH * usual[1]
     assert usual_top([factor * line[0], *line * 4]) <= 1e7
+
+
+def test_a_flat_loss_is_shown_with_a_start_a_little_above_it() -> None:
+    assert loss_limits([[2.3, 2.0, 2.0, 2.0, 2.0, 2.0]]) == (2.0, 2.3)
+
+
+def test_an_axis_reaches_down_four_decades_and_no_further() -> None:
+    assert loss_limits([[1.0, 1e-3]]) == (1e-3, 1.0)
+    assert loss_limits([[1.0, 1e-9]]) == (1e-4, 1.0)
+
+
+def test_the_spread_stops_at_zero() -> None:
+    assert spread_around([3.0, 3.5], [1.0, 27.0]) == Curve([3.0, 3.5], [2.0, 0.0], [4.0, 30.5])
 
 
 def test_a_loss_that_only_falls_is_shown_from_its_start() -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -77,7 +78,9 @@ def test_every_run_has_a_row_its_configuration_and_its_origin(tmp_path: Path) ->
 
 
 def test_a_verdict_leads_to_the_runs_that_decide_it_and_no_others(tmp_path: Path) -> None:
-    text = page_text(write_study(tmp_path, "cifar10", epochs=2, models=["lenet4"]))
+    write_study(tmp_path / "a", "cifar10", epochs=2, models=["lenet4"])
+    write_study(tmp_path / "b", "blocks", epochs=2, models=["lenet4"], blocks=[8])
+    text = page_text(tmp_path)
     assert '<a class="to-runs" href="#runs-behind-claim-bcsc-over-sgd">6 runs</a>' in text
     behind = re.findall(r'<tr data-claims="(.*?)">.*?<button class="run" data-run="\d+">(.*?)</button>', text)
     found = {name for claims, name in behind if "claim-bcsc-over-sgd" in claims.split()}
@@ -106,6 +109,23 @@ def test_runs_of_no_experiment_have_no_empty_section_of_claims(tmp_path: Path) -
     with_conclusion = page_text(tmp_path, conclusion=["First.", "Then."])
     order = [with_conclusion.index(part) for part in ("First.", "<table>", 'id="conclusion"', "<p>First.", "<p>Then.")]
     assert order == sorted(order), "the answer first, and the whole of it at the end"
+
+
+def test_places_without_an_epoch_have_no_chart(tmp_path: Path) -> None:
+    root = write_study(tmp_path, "outliers", epochs=2, seeds=[0], blocks=[2])
+    for folder in (root / "runs").iterdir():
+        if "no-outliers" not in folder.name:
+            shutil.rmtree(folder)
+    text = page_text(root)
+    assert list(data_in(text)["charts"]) == ["outliers-chart-0"]
+    shutil.rmtree(root / "runs")
+    assert "Curves are drawn once an epoch is done." in page_text(root)
+
+
+def test_a_study_that_goes_by_its_folder_says_so(tmp_path: Path) -> None:
+    (study,), _ = read_studies(write_study(tmp_path, "blocks", epochs=2, seeds=[0], models=["lenet4"]))
+    text = page.page_of({"short": study, "long": study}, [], [])
+    assert re.findall("<h2>(.*?)</h2>", text)[:2] == ["The number of blocks (short)", "The number of blocks (long)"]
 
 
 def test_what_lies_beside_the_page_can_be_downloaded(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from bcsc.errors import InvalidArgumentError, MissingExtraError
+from bcsc.experiments import demo
+from bcsc.experiments.study import read_studies
 from bcsc.files import WriteError
 from bcsc.reports import write
 from bcsc.runs.spec import RunSpec
@@ -95,6 +97,14 @@ def test_one_page_reports_on_several_folders(tmp_path: Path, monkeypatch: pytest
     other = (page.parent / "other-runs.md").read_text()
     assert "| BCSC M=8 |" in other
     assert "| SGD |" in other
+
+
+def test_the_demo_concludes_only_on_a_page_of_its_own(tmp_path: Path) -> None:
+    for name, spec in demo.RUNS.items():
+        write_run(tmp_path / "demo" / name, spec)
+    assert len(write.conclusion_of(read_studies(tmp_path)[0])) == 3
+    write_study(tmp_path / "study", "blocks", epochs=2, seeds=[0], models=["lenet4"])
+    assert write.conclusion_of(read_studies(tmp_path)[0]) == []
 
 
 def test_a_damaged_folder_is_a_line_on_the_page_and_stops_nothing(
