@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any
 
 LONGEST_VALUE = 200  # characters of a value in a message
+LARGEST = 2**63 - 1  # no count comes near it; it fits 64 bits, and a float can still hold it
 
 
 class BcscError(Exception):

@@ -15,9 +15,8 @@ from bcsc.optim.drift import DriftWatch
 from bcsc.optim.masking import given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
+from bcsc.optim.state_check import OWN_STATE, are_whole, check_base_state
 from bcsc.seeding import stream_key
-
-OWN_STATE = "block_cyclic"
 
 
 def shared_with_base(name: str) -> Any:
@@ -181,6 +180,7 @@ class BlockCyclic(Optimizer):
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = pre_hook(self, state_dict) or state_dict
         own = self._checked_own_state(state_dict)
+        check_base_state(self.base, state_dict)
         try:
             self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
         except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -220,12 +220,16 @@ class BlockCyclic(Optimizer):
             )
         own = dict(state_dict[OWN_STATE])
         check_same_setup("BlockCyclic", saved=own, current=self._setup(), others=("epoch", "step", "shapes"))
-        if own["shapes"] != self._shapes():
+        if not (
+            isinstance(own["shapes"], list) and all(map(are_whole, own["shapes"])) and own["shapes"] == self._shapes()
+        ):
             raise StateMismatchError(
                 f"The saved parameters are not these, which are {describe_shapes(self._shapes())}: another network. "
                 "Build the network that was saved."
             )
         Position().restore(own["epoch"], own["step"])  # refuses what is not a position before anything is changed
+        if self.steps_per_epoch is not None and own["step"] >= self.steps_per_epoch:
+            raise StateMismatchError(f"The saved step {own['step']} is beyond the {self.steps_per_epoch} of an epoch.")
         return own
 
 

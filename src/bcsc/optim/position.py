@@ -1,8 +1,6 @@
 """Where a run stands: the epoch and the inner step inside it."""
 
-from bcsc.errors import InvalidArgumentError, check_at_least
-
-LARGEST = 2**63 - 1
+from bcsc.errors import LARGEST, InvalidArgumentError, check_at_least
 
 
 class Position:

@@ -4,16 +4,16 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from bcsc.choices import Period
 from bcsc.errors import check_choice
 from bcsc.runs.spec import RunSpec, check_type, spec_from_toml, spec_to_toml
-from bcsc.training.history import EpochRow, accuracy_summary
+from bcsc.training.history import EpochRow, accuracy_summary, number, row_of
 
 RunState = Literal["running", "interrupted", "finished", "diverged"]
 STATES: tuple[RunState, ...] = ("running", "interrupted", "finished", "diverged")
@@ -32,9 +32,6 @@ SETTINGS_OF_FORMAT_1 = (
 ADDED_BY_FORMAT_2 = {"parallel": "exact", "sync_batch_norm": False}
 LEFT_OUT_WHEN_NONE = frozenset(("lr", "threads", "subset"))
 ACCURACIES = ("first_half", "last_half", "all", "final", "best")
-LARGEST = 2**63  # no count of ours comes near it, and a float can still hold it
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +137,7 @@ def rows_to_text(rows: Sequence[EpochRow]) -> str:
 def rows_from_text(text: str) -> tuple[EpochRow, ...]:
     """The rows of all whole lines; a last one without an end is still being written."""
     whole = text[: text.rfind("\n") + 1]
-    rows = tuple(filled_in(EpochRow, json.loads(line)) for line in whole.splitlines())
+    rows = tuple(row_of(json.loads(line)) for line in whole.splitlines())
     if [row.epoch for row in rows] != list(range(1, len(rows) + 1)):
         raise ValueError(f"its {len(rows)} lines are not those of the epochs 1, 2, 3 and so on")
     return rows
@@ -158,12 +155,12 @@ def summary_to_text(summary: Summary) -> str:
 
 def summary_from_text(text: str) -> Summary:
     """The summary, every entry of its type."""
-    summary = filled_in(Summary, json.loads(text))
+    summary = summary_of(json.loads(text))
     check_choice("state", summary.state, STATES)
     accuracy = summary.test_accuracy
     if accuracy is None:
         return summary
-    return replace(summary, test_accuracy={name: as_float(name, accuracy.get(name)) for name in ACCURACIES})
+    return replace(summary, test_accuracy={name: number(name, accuracy.get(name), float) for name in ACCURACIES})
 
 
 def origin_from_text(text: str) -> dict[str, Any]:
@@ -178,24 +175,18 @@ def origin_from_text(text: str) -> dict[str, Any]:
     return table
 
 
-def filled_in(kind: Callable[..., T], values: object) -> T:
-    """The row or the summary with these values, each of its type; what later versions may add is left alone."""
+def summary_of(values: object) -> Summary:
+    """The summary with these values, each of its type; what later versions may add is left alone."""
     if not isinstance(values, dict):
         raise TypeError(f"it holds a {type(values).__name__}, not an object")
     known: dict[str, Any] = {}
-    for name, annotation in get_type_hints(kind).items():
-        if name in values:
-            check_type(name, values[name], annotation)
-            known[name] = as_float(name, values[name]) if annotation is float else values[name]
-        if type(known.get(name)) is int and abs(known[name]) >= LARGEST:
-            raise ValueError(f"{name} is too large a number")
-    return kind(**known)
-
-
-def as_float(name: str, value: object) -> float:
-    """A number, whole or not, as a float."""
-    check_type(name, value, float)
-    return float(value)  # type: ignore[arg-type]
+    for name, annotation in get_type_hints(Summary).items():
+        if annotation in (int, float):
+            known[name] = number(name, values.get(name), annotation)
+        else:
+            check_type(name, values.get(name), annotation)
+            known[name] = values.get(name)
+    return Summary(**known)
 
 
 def checksum(text: str) -> str:

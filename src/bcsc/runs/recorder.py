@@ -2,19 +2,27 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from bcsc.data.outliers import Corruption
 from bcsc.distributed.agreement import check_agreement
-from bcsc.errors import CheckpointError, DamagedRunError, Diverged, Interrupted, StateMismatchError
+from bcsc.errors import (
+    BcscError,
+    CheckpointError,
+    DamagedRunError,
+    Diverged,
+    Interrupted,
+    StateMismatchError,
+    in_one_line,
+)
 from bcsc.origin import describe_origin, now
 from bcsc.runs.folder import WAY_OUT, RunFolder
-from bcsc.runs.record import ENDED, RunRecord, RunState, Summary, summarise
-from bcsc.runs.spec import RunSpec, spec_to_toml
+from bcsc.runs.record import ENDED, RunRecord, RunState, Summary, spec_from_text, spec_to_text, summarise
+from bcsc.runs.spec import RunSpec, differences, spec_to_toml
 from bcsc.runs.watch import EventLog
-from bcsc.training.checkpoint import checkpoint_content, read_checkpoint
+from bcsc.training.checkpoint import RUN, checkpoint_content, read_checkpoint
 from bcsc.training.trainer import Trainer
 from bcsc.training.watcher import Watcher
 
@@ -27,6 +35,18 @@ def ended_run(folder: RunFolder, spec: RunSpec) -> RunRecord | None:
     except DamagedRunError:
         return None  # absent, or to be made anew from the checkpoint
     return record if record.summary.state in ENDED else None
+
+
+def refuse_other_run(state: Mapping[str, Any], spec: RunSpec) -> None:
+    """Refuse a checkpoint of another configuration, naming the differences; those of earlier versions do not tell."""
+    if RUN not in state:
+        return
+    try:
+        changed = differences(spec_from_text(state[RUN]), spec)
+    except (BcscError, ValueError, TypeError) as error:
+        raise StateMismatchError(f"Its configuration cannot be read: {error}") from error
+    if changed:
+        raise StateMismatchError(f"It is of another run: {'; '.join(changed)}.")
 
 
 class Recorder:
@@ -113,11 +133,11 @@ class Recorder:
 
     def _restore(self, state: dict[str, Any]) -> None:
         try:
+            refuse_other_run(state, self.spec)
             self.trainer.load_state_dict(state)
-        except (RuntimeError, KeyError, TypeError, StateMismatchError) as error:
-            reason = str(error).splitlines()[0]
+        except StateMismatchError as error:
             raise CheckpointError(
-                f"The checkpoint in {self.folder.path} is not of this run ({reason}). {WAY_OUT}"
+                f"The checkpoint in {self.folder.path} is not of this run. {in_one_line(error)} {WAY_OUT}"
             ) from error
 
     def _save(self) -> None:
@@ -128,7 +148,7 @@ class Recorder:
         self.ranks.from_first(lambda: self._write(state))
 
     def _write(self, state: dict[str, Any]) -> None:
-        self.folder.write_checkpoint(checkpoint_content(state))
+        self.folder.write_checkpoint(checkpoint_content(state, spec_to_text(self.spec)))
         self.folder.write_rows(self.trainer.rows)
         self._write_summary("running")
         if self.events is not None:

@@ -1,7 +1,9 @@
 """What each epoch measured, and what the paper's tables make of it. Needs no torch: reports read it too."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, get_type_hints
+
+from bcsc.errors import LARGEST, InvalidArgumentError, in_short
 
 
 class EpochRow(NamedTuple):
@@ -19,6 +21,22 @@ class EpochRow(NamedTuple):
 
 
 MEASURED_BY_THE_CLOCK = ("seconds", "images_per_second")
+
+
+def row_of(values: object) -> EpochRow:
+    """A row from what a file holds, every measurement a number; what later versions may add is left alone."""
+    if not isinstance(values, Mapping):
+        raise InvalidArgumentError(f"A row must be a table, got {in_short(values)}.")
+    return EpochRow._make(number(name, values.get(name), kind) for name, kind in get_type_hints(EpochRow).items())
+
+
+def number(name: str, value: object, kind: type) -> float:
+    """The value, if it is a number of the kind; a whole one will do for a float."""
+    if type(value) is int and abs(value) <= LARGEST:
+        return value if kind is int else float(value)
+    if type(value) is float and kind is float:
+        return value
+    raise InvalidArgumentError(f"{name} must be a {'whole ' if kind is int else ''}number, got {in_short(value)}.")
 
 
 def per_second(count: float, seconds: float) -> float:

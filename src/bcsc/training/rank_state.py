@@ -1,12 +1,14 @@
 """What a rank does not share with the others: the state of its generators, and BatchNorm's running statistics."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bcsc.distributed.block_gradients import packed, unpack_
 from bcsc.distributed.collectives import Ranks
+from bcsc.errors import StateMismatchError, in_short
 
 
 def float_buffers(model: nn.Module) -> list[Tensor]:
@@ -42,6 +44,34 @@ def restore_rank_state(
         buffers = [state["buffers"] for state in states]
         mine = buffers[ranks.rank] if same else torch.stack(buffers).mean(dim=0)
         unpack_(mine.to(device), float_buffers(model))
+
+
+def check_rank_states(saved: Any, model: nn.Module, device: torch.device) -> None:
+    """Refuse what could not be given back to a rank."""
+    buffers = float_buffers(model)
+    shared = {"buffers": packed(buffers)} if buffers and isinstance(saved, list) and len(saved) > 1 else {}
+    names = random_state(device).keys() | shared.keys()
+    if not isinstance(saved, list) or not saved or any(not isinstance(x, dict) or x.keys() != names for x in saved):
+        raise StateMismatchError(f"The saved states of the ranks are {in_short(saved)}, not tables of {names}.")
+    for name in names:
+        for state in saved:
+            fits = fits_as(state[name], shared[name]) if name in shared else is_random_state(state[name], name)
+            if not fits:
+                raise StateMismatchError(f"The saved state {name!r} of a rank is not one of this run.")
+
+
+def fits_as(saved: Any, own: Tensor) -> bool:
+    """Whether it is a tensor of the shape and type of another."""
+    return isinstance(saved, Tensor) and (saved.shape, saved.dtype) == (own.shape, own.dtype)
+
+
+def is_random_state(saved: Any, device: str) -> bool:
+    """Whether a generator on the device takes it."""
+    try:
+        torch.Generator(device).set_state(saved.clone())
+    except (RuntimeError, TypeError, AttributeError):
+        return False
+    return True
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
 from bcsc.errors import Diverged, Interrupted
 from bcsc.seeding import stream_key
+from bcsc.training.checkpoint import checked_progress
 from bcsc.training.history import EpochRow, per_second
 from bcsc.training.rank_state import average_buffers, rank_states, restore_rank_state
 from bcsc.training.watcher import Watcher
@@ -136,14 +137,14 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where the state was taken."""
-        self.model.load_state_dict(state["model"])
+        """Go on where the state was taken; one that does not fit is refused before anything is changed."""
+        saved = checked_progress(state, self)
         self.optimizer.load_state_dict(state["optimizer"])
-        self.rows = [EpochRow(**row) for row in state["rows"]]
-        self._losses = list(state["losses"].to(self.plan.device))
+        self.model.load_state_dict(saved.model)
+        self.rows, self._rank_states = saved.rows, saved.rank_states
+        self._losses = list(saved.losses.to(self.plan.device))
         self._num_looked_at = len(self._losses)
-        self._rank_states = state["rank_states"]
-        self._began = time.perf_counter() - state["seconds"]
+        self._began = time.perf_counter() - saved.seconds
 
     def _begin_epoch(self, watcher: Watcher) -> None:
         for group in self.optimizer.param_groups:

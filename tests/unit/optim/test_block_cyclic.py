@@ -265,7 +265,7 @@ def test_a_state_of_another_network_or_base_or_a_bare_one_is_refused() -> None:
         optimizer.load_state_dict(bcsc.BlockCyclic(torch.optim.Adam(network().parameters()), 3).state_dict())
     broken = optimizer.state_dict()
     broken["param_groups"] = []
-    with pytest.raises(StateMismatchError, match="SGD refuses the saved state"):
+    with pytest.raises(StateMismatchError, match="should have 1 groups of parameters, has"):
         optimizer.load_state_dict(broken)
     late = optimizer.state_dict()
     late["block_cyclic"]["step"] = -1
@@ -306,7 +306,7 @@ def test_what_is_no_state_at_all_is_refused(wrong) -> None:
     with pytest.raises(StateMismatchError, match="block_cyclic|lacks"):
         optimizer.load_state_dict(wrong)
     for part in ("state", "param_groups"):
-        with pytest.raises(StateMismatchError, match="SGD refuses the saved state"):
+        with pytest.raises(StateMismatchError, match="not of this optimizer"):
             optimizer.load_state_dict({**optimizer.state_dict(), part: None})
 
 

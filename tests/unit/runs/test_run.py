@@ -2,6 +2,9 @@
 
 import json
 import math
+import re
+import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +14,12 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import bcsc
-from bcsc.errors import Diverged, InvalidArgumentError, StateMismatchError
+from bcsc.errors import CheckpointError, Diverged, InvalidArgumentError, StateMismatchError
 from bcsc.files import WriteError
 from bcsc.runs.batches import FeederData
 from bcsc.runs.folder import FolderBusyError, RunFolder
-from bcsc.training.checkpoint import CheckpointError, read_checkpoint
+from bcsc.runs.spec import spec_to_toml
+from bcsc.training.checkpoint import read_checkpoint
 from tests.unit.runs import tiny_run
 
 SPEC = bcsc.RunSpec(data="digits", subset=200, epochs=2, blocks=2, outliers="symmetric:0.15", threads=1)
@@ -188,6 +192,54 @@ def test_a_checkpoint_of_another_network_is_refused_and_kept(tmp_path: Path) -> 
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"lr": 0.05}, "lr was 0.05, is None"),
+        ({"momentum": 0.8}, "momentum was 0.8, is 0.9"),
+        ({"subset": 250}, "subset was 250, is 200"),
+        ({"optimizer_options": {"nesterov": True}}, "optimizer_options was {'nesterov': True}, is {}"),
+    ],
+)
+def test_a_checkpoint_of_a_run_that_differs_in_one_setting_is_refused(tmp_path: Path, change, difference) -> None:
+    short = replace(SPEC, epochs=1)
+    bcsc.run(short, tmp_path / "mine")
+    bcsc.run(replace(short, **change), tmp_path / "other")
+    checkpoint = tmp_path / "mine" / "checkpoint.pt"
+    shutil.copy(tmp_path / "other" / "checkpoint.pt", checkpoint)
+    (tmp_path / "mine" / "summary.json").unlink()
+    with pytest.raises(CheckpointError, match=re.escape(f"It is of another run: {difference}. Take another folder")):
+        bcsc.run(short, tmp_path / "mine")
+    earlier = {name: value for name, value in read_checkpoint(checkpoint).items() if name != "run"}
+    torch.save(earlier, checkpoint)  # as of an earlier version, which did not tell its configuration
+    with pytest.raises(CheckpointError, match="is not of this run. .* (was|is not that of epoch 1)"):
+        bcsc.run(short, tmp_path / "mine")
+
+
+def test_a_folder_whose_checkpoints_are_gone_is_not_written_over(tmp_path: Path) -> None:
+    bcsc.run(SPEC, tmp_path)
+    for name in ("checkpoint.pt", "checkpoint.previous.pt", "summary.json"):
+        (tmp_path / name).unlink()
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    with pytest.raises(CheckpointError, match="holds 2 epochs, but no checkpoint of them.*--restart"):
+        bcsc.run(SPEC, tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_folder_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    for name in ("whole", "earlier"):
+        bcsc.run(SPEC, tmp_path / name)
+    earlier = tmp_path / "earlier"
+    state = read_checkpoint(earlier / "checkpoint.previous.pt")
+    del state["run"]
+    torch.save(state, earlier / "checkpoint.pt")
+    (earlier / "run.toml").write_text(spec_to_toml(SPEC))
+    (earlier / "summary.json").unlink()
+    assert len(state["rows"]) == 1
+    result = bcsc.run(SPEC, earlier)
+    assert [row[:7] for row in result.history] == [row[:7] for row in RunFolder(tmp_path / "whole").read().rows]
+
+
 def test_any_network_and_any_data_set_train(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(300, 4, generator=generator)
@@ -303,8 +355,6 @@ def test_a_data_set_that_gives_no_pairs_is_refused(tmp_path: Path, data: object)
 
 @pytest.mark.parametrize("change", [{"precision": "bf16"}, {"deterministic": True}, {"optimizer": "adamw"}])
 def test_other_ways_to_train(tmp_path: Path, change: dict) -> None:
-    from dataclasses import replace
-
     result = bcsc.run(replace(SPEC, epochs=1, **change), tmp_path)
     assert math.isfinite(result.history[0].train_loss)
     assert not torch.are_deterministic_algorithms_enabled()

@@ -1,0 +1,264 @@
+"""A state that a base could not step with is refused before anything is changed; what a base saved is loaded."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adadelta, Adafactor, Adam, Optimizer, lr_scheduler
+
+import bcsc
+from bcsc.errors import BcscError, StateMismatchError
+from bcsc.optim.state_check import is_safe
+
+BASES: dict[str, Callable[[Any], Optimizer]] = {
+    "fused SGD": lambda p: SGD(p, lr=0.1, momentum=0.9, fused=True),
+    "SGD": lambda p: SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "Adam": lambda p: Adam(p, lr=0.1, amsgrad=True),
+    "fused Adam": lambda p: Adam(p, lr=0.1, fused=True),
+    "Adadelta": lambda p: Adadelta(p, lr=0.1),
+    "Adafactor": lambda p: Adafactor(p, lr=0.1),
+}
+
+
+def stepped(base: Callable[[Any], Optimizer], steps: int = 3, **settings: Any) -> bcsc.BlockCyclic:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    optimizer = bcsc.BlockCyclic(base(model.parameters()), 2, **settings)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).square().sum().backward()
+        optimizer.step()
+    return optimizer
+
+
+def everything_in(optimizer: bcsc.BlockCyclic) -> str:
+    torch.set_printoptions(precision=10)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    return f"{optimizer.state_dict()} {parameters} {optimizer.epoch} {optimizer.inner_step}"
+
+
+def assert_refused(optimizer: bcsc.BlockCyclic, state: Any, match: str) -> None:
+    before = everything_in(optimizer)
+    with pytest.raises(BcscError, match=match):
+        optimizer.load_state_dict(state)
+    assert everything_in(optimizer) == before
+
+
+WRONG: dict[str, Callable[[Tensor], Any]] = {
+    "larger": lambda x: torch.zeros(*x.shape, 1000),
+    "smaller": lambda x: torch.zeros(0),
+    "of one number": lambda x: torch.zeros(()),
+    "of another type": lambda x: x.to(torch.int8),
+    "of more digits": lambda x: x.double(),
+    "complex": lambda x: x.to(torch.complex64),
+    "of one number many times": lambda x: torch.zeros(()).expand(x.shape),
+    "with gaps": lambda x: torch.zeros(*x.shape, 2)[..., 0],
+    "sparse": lambda x: x.to_sparse(),
+    "nowhere": lambda x: x.to("meta"),
+    "a text": lambda x: "momentum",
+    "nothing": lambda x: None,
+    "a list": lambda x: x.tolist(),
+}
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_tensor_that_the_base_would_not_make_is_refused(base: str, wrong: str) -> None:
+    optimizer = stepped(BASES[base])
+    for name in optimizer.state_dict()["state"][0]:
+        state = copy.deepcopy(optimizer.state_dict())
+        entry = state["state"][0][name]
+        if name != "step":
+            state["state"][0][name] = WRONG[wrong](entry)
+            assert_refused(optimizer, state, f"{name} that is|{name}' of parameter 0|lacks {name}")
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_state_with_an_entry_too_few_is_refused(base: str) -> None:
+    optimizer = stepped(BASES[base])
+    for name in optimizer.state_dict()["state"][0]:
+        state = copy.deepcopy(optimizer.state_dict())
+        del state["state"][0][name]
+        if state["state"][0]:
+            assert_refused(optimizer, state, f"parameter 0 lacks {name}")
+
+
+@pytest.mark.parametrize("count", [-1, 0.5, math.nan, math.inf, torch.tensor(-1.0), torch.ones(2), "1", None, True])
+@pytest.mark.parametrize("base", ["Adam", "fused Adam", "Adadelta"])
+def test_a_step_count_that_is_none_is_refused(base: str, count: Any) -> None:
+    optimizer = stepped(BASES[base])
+    state = copy.deepcopy(optimizer.state_dict())
+    state["state"][1]["step"] = count
+    assert_refused(optimizer, state, "parameter 1 has a step that is")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"lr": "0.1"}, "lr of group 0 was '0.1', is 0.1"),
+        ({"lr": math.nan}, "lr of group 0 was nan"),
+        ({"lr": True}, "lr of group 0 was True"),
+        ({"lr": 10**5000}, "lr of group 0 was a int too large to show"),
+        ({"lr": torch.ones(3)}, "lr of group 0 was tensor"),
+        ({"betas": (0.9,)}, "betas of group 0 was"),
+        ({"betas": (0.9, 7.0)}, "Adam cannot step with the options of parameter 0"),
+        ({"amsgrad": False}, "amsgrad of group 0 was False, is True"),
+        ({"capturable": True}, "capturable of group 0 was True"),
+        ({"foreach": [1]}, "foreach of group 0 was"),
+        ({"params": [0, 1, 2]}, "group 0 should be of the parameters"),
+        ({"params": [3, 2, 1, 0]}, "group 0 should be of the parameters"),
+        ({"params": torch.arange(4)}, "group 0 should be of the parameters"),
+        ({"params": [torch.ones(2)] * 4}, "group 0 should be of the parameters"),
+    ],
+)
+def test_options_of_another_kind_are_refused(change: dict[str, Any], match: str) -> None:
+    optimizer = stepped(BASES["Adam"])
+    state = copy.deepcopy(optimizer.state_dict())
+    state["param_groups"][0].update(change)
+    assert_refused(optimizer, state, match)
+
+
+def test_options_are_tried_out_where_there_is_no_state_yet_too() -> None:
+    optimizer = stepped(BASES["Adam"], steps=0)
+    state = copy.deepcopy(optimizer.state_dict())
+    state["param_groups"][0]["betas"] = (0.9, 7.0)
+    assert_refused(optimizer, state, "Adam cannot step with the options of parameter 0")
+
+
+@pytest.mark.parametrize("option", ["lr", "betas", "eps", "weight_decay", "amsgrad"])
+def test_a_group_without_an_option_that_the_step_needs_is_refused(option: str) -> None:
+    optimizer = stepped(lambda p: Adam(p, lr=0.1))
+    state = copy.deepcopy(optimizer.state_dict())
+    del state["param_groups"][0][option]
+    if option == "amsgrad":  # torch itself fills it in, as an earlier one did not have it
+        optimizer.load_state_dict(state)
+    else:
+        assert_refused(optimizer, state, "Adam cannot step with the options of parameter 0")
+
+
+@pytest.mark.parametrize("groups", [None, [], [1], {}, [{}, {}], [[]], "groups"])
+def test_groups_that_are_none_are_refused(groups: Any) -> None:
+    optimizer = stepped(BASES["SGD"])
+    assert_refused(optimizer, {**optimizer.state_dict(), "param_groups": groups}, "group")
+
+
+@pytest.mark.parametrize("state", [None, [], {4: {}}, {-1: {}}, {True: {}}, {0: []}, {0: None}, {0: torch.ones(2)}])
+def test_a_table_of_other_parameters_is_refused(state: Any) -> None:
+    optimizer = stepped(BASES["SGD"])
+    assert_refused(optimizer, {**optimizer.state_dict(), "state": state}, "not a table|it has state of a parameter")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shapes": [torch.ones(2)]},
+        {"shapes": None},
+        {"shapes": [[4.0, 3]]},
+        {"epoch": -1},
+        {"step": 10**5000},
+        {"step": None},
+        {"num_blocks": torch.ones(2)},
+        {"seed": True},
+    ],
+)
+def test_a_position_or_set_up_that_is_none_is_refused(change: dict[str, Any]) -> None:
+    optimizer = stepped(BASES["SGD"])
+    state = copy.deepcopy(optimizer.state_dict())
+    state["block_cyclic"].update(change)
+    assert_refused(optimizer, state, "was built otherwise|another network|must be a whole number")
+
+
+def test_a_position_beyond_its_epoch_is_refused() -> None:
+    optimizer = stepped(BASES["SGD"], steps_per_epoch=4)
+    state = copy.deepcopy(optimizer.state_dict())
+    state["block_cyclic"]["step"] = 4
+    assert_refused(optimizer, state, "step 4 is beyond the 4 of an epoch")
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_what_was_saved_is_loaded_and_not_changed_by_it(base: str) -> None:
+    optimizer = stepped(BASES[base])
+    state = copy.deepcopy(optimizer.state_dict())
+    torch.manual_seed(7)
+    random_state = torch.get_rng_state()
+    other = stepped(BASES[base], steps=0)
+    torch.set_rng_state(random_state)
+    other.load_state_dict(state)
+    assert str(other.state_dict()) == str(optimizer.state_dict()) == str(state)
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def test_what_a_scheduler_made_of_the_options_is_loaded() -> None:
+    optimizer = stepped(BASES["Adam"], steps=0)
+    scheduler = lr_scheduler.OneCycleLR(optimizer, max_lr=0.5, total_steps=10)
+    optimizer.step()
+    scheduler.step()
+    state = copy.deepcopy(optimizer.state_dict())
+    other = stepped(BASES["Adam"])
+    other.load_state_dict(state)
+    assert other.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"] != 0.1
+
+
+def test_the_step_count_of_an_earlier_torch_is_loaded() -> None:
+    optimizer = stepped(BASES["Adam"])
+    state = copy.deepcopy(optimizer.state_dict())
+    for entry in state["state"].values():
+        entry["step"] = 3
+    optimizer.load_state_dict(state)
+    assert all(entry["step"].item() == 3.0 for entry in optimizer.state.values())
+
+
+def test_parameters_that_never_had_a_gradient_have_no_state() -> None:
+    optimizer = stepped(BASES["Adam"])
+    state = copy.deepcopy(optimizer.state_dict())
+    del state["state"][3]
+    optimizer.load_state_dict(state)
+    assert len(optimizer.state) == 3
+
+
+class Delegating(SGD):
+    """Has another optimizer make its steps."""
+
+    def __init__(self, parameters: Any) -> None:
+        parameters = list(parameters)
+        super().__init__(parameters, lr=0.1)
+        self.inner = SGD(parameters, lr=0.1, momentum=0.9)
+
+    def step(self, closure: Any = None) -> None:
+        self.inner.step()
+
+
+def test_a_base_that_steps_by_another_moves_nothing_when_a_state_is_loaded() -> None:
+    parameter = nn.Parameter(torch.ones(4))
+    optimizer = bcsc.BlockCyclic(Delegating([parameter]), 2)
+    state = copy.deepcopy(optimizer.state_dict())
+    state["state"][0] = {"average": torch.ones(4)}
+    parameter.grad = torch.ones(4)
+    optimizer.load_state_dict(state)
+    assert parameter.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1, 1), (2, 3, 4, 5)])
+def test_what_torch_lays_out_is_safe(shape: tuple[int, ...]) -> None:
+    tensor = torch.zeros(shape)
+    assert is_safe({"a": [tensor, tensor.T if tensor.dim() == 2 else tensor]})
+    if len(shape) == 4:
+        assert is_safe(tensor.to(memory_format=torch.channels_last))
+        assert not is_safe(tensor[:, ::2])
+        assert not is_safe([{"a": tensor[:, :1].expand(shape)}])
+
+
+def test_the_message_names_what_was_expected() -> None:
+    optimizer = stepped(BASES["fused SGD"])
+    state = copy.deepcopy(optimizer.state_dict())
+    state["state"][2]["momentum_buffer"] = torch.zeros(2, 300)
+    with pytest.raises(
+        StateMismatchError,
+        match=r"parameter 2 has a momentum_buffer that is torch.float32 of shape \(2, 300\), "
+        r"should be torch.float32 of shape \(2, 3\). Load what state_dict\(\) returned",
+    ):
+        optimizer.load_state_dict(state)
