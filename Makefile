@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test check bench bench-compare install clean
+.PHONY: run test check bench bench-compare results install clean
 
 run: install  ## the demo: SGD and BCSC on real handwritten digits
 	$(BIN)/bcsc demo
@@ -22,6 +22,9 @@ bench: install  ## the six goals of docs/performance.md, in under ten minutes on
 
 bench-compare: install  ## measure again, and compare with the newest record in benchmarks/results
 	$(BIN)/python -m benchmarks --out build/bench --compare $(lastword $(sort $(wildcard benchmarks/results/*.json)))
+
+results: install  ## docs/results.md and its figures, from the run folders in records
+	$(BIN)/bcsc report records --markdown docs/results.md
 
 install: $(READY)  ## .venv with bcsc and all it needs
 

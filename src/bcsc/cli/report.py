@@ -12,6 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="for the report (default: DIR/report, or report here for several DIRs)"
     )
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="instead, one Markdown page on the studies in the one DIR"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -21,5 +24,12 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in arguments.folders:
         if not folder.is_dir():
             raise InvalidArgumentError(f"{folder} is not a folder. Give the --out of bcsc reproduce or bcsc train.")
+    if arguments.markdown is not None:
+        from bcsc.reports.results_page import write_results
+
+        if len(arguments.folders) > 1 or arguments.out is not None:
+            raise InvalidArgumentError("--markdown takes one folder of studies, and no --out.")
+        print(f"results: {write_results(arguments.folders[0], arguments.markdown)}")
+        return 0
     print(f"report: {write_report(*arguments.folders, out=arguments.out)}")
     return 0

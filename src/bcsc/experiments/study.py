@@ -156,8 +156,8 @@ def study_of(experiment: Experiment, records: Iterable[RunRecord]) -> Study:
 
 
 def what_it_computes(spec: RunSpec) -> str:
-    """The same text for runs that are to give the same numbers, however many threads they use."""
-    return spec_to_toml(replace(spec, threads=None))
+    """The same text for runs that are to give the same numbers: on any threads, the paper's rate written out or not."""
+    return spec_to_toml(replace(spec, threads=None, lr=spec.learning_rate))
 
 
 def study_of_others(records: Sequence[RunRecord]) -> Study:

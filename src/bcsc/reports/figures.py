@@ -5,7 +5,7 @@ The same runs give the same bytes: no date is written, and no setting of the rea
 
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ LINES: Mapping[str, dict[str, Any]] = {
     "test_loss": {"color": "tab:red", "label": "test loss", "linestyle": "--"},
     "test_accuracy": {"color": "tab:green", "label": "test accuracy"},
 }
+ACCURACIES = "accuracy"
+TITLES = (ACCURACIES, *(axis.replace("_", "-") for axis in AXES))
 WITHOUT_DATE: Mapping[str, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None},
@@ -46,14 +48,17 @@ WITHOUT_DATE: Mapping[str, dict[str, None]] = {
 }
 
 
-def write_figures(study: Study, name: str, folder: Path, suffixes: Sequence[str]) -> list[Path]:
-    """The learning curves of a study against every axis, and its arms side by side, as NAME-FIGURE.SUFFIX."""
+def write_figures(
+    study: Study, name: str, folder: Path, suffixes: Sequence[str], titles: Sequence[str] = TITLES
+) -> list[Path]:
+    """The learning curves of a study against every axis, and its arms side by side, as NAME-TITLE.SUFFIX."""
     import matplotlib.style
 
     curves = {cell: found for cell, runs in study.runs.items() if (found := curves_of(runs)) is not None}
     written = []
     with matplotlib.style.context("default"), matplotlib.rc_context({"svg.hashsalt": study.name}):
-        for title, figure in figures_of(study, curves):
+        for title in titles if curves else ():
+            figure = draw(title, study, curves)
             for suffix in suffixes:
                 content = io.BytesIO()
                 figure.savefig(content, format=suffix, dpi=150, metadata=WITHOUT_DATE[suffix])
@@ -62,12 +67,11 @@ def write_figures(study: Study, name: str, folder: Path, suffixes: Sequence[str]
     return written
 
 
-def figures_of(study: Study, curves: Mapping[Cell, Curves]) -> "Iterator[tuple[str, Figure]]":
-    """Every figure of a study and its name."""
-    if curves:
-        yield "accuracy", draw_accuracies(study, curves)
-        for axis in AXES:
-            yield axis.replace("_", "-"), draw_arms(study, curves, axis)
+def draw(title: str, study: Study, curves: Mapping[Cell, Curves]) -> "Figure":
+    """The figure of that title."""
+    if title == ACCURACIES:
+        return draw_accuracies(study, curves)
+    return draw_arms(study, curves, next(axis for axis in AXES if axis.replace("_", "-") == title))
 
 
 def draw_accuracies(study: Study, curves: Mapping[Cell, Curves]) -> "Figure":

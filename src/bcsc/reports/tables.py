@@ -154,16 +154,24 @@ def _columns(entries: Sequence[Entry], group: str, *, with_paper: bool) -> list[
 
 
 def to_markdown(table: Table) -> str:
-    """A table as GitHub renders it, with the period in every heading."""
+    """A table as GitHub renders it, under its title and notes."""
+    notes = "".join(f"\n*{as_markdown(note)}*\n" for note in table.notes)
+    return f"## {as_markdown(table.title)}\n{notes}\n" + "\n".join(markdown_rows(table)) + "\n"
+
+
+def markdown_rows(table: Table, links: Sequence[str] = ()) -> list[str]:
+    """The lines of the table with the period in every heading; ``links`` are Markdown, one for each row."""
     heads = [f"{column.group}: {column.head}" if column.group else column.head for column in table.columns]
     marks = ["---" if column.kind == "word" else "---:" for column in table.columns]
-    rows = [[_as_markdown(cell) for cell in row] for row in table.rows]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, marks, *rows)]
-    notes = "".join(f"\n*{_as_markdown(note)}*\n" for note in table.notes)
-    return f"## {_as_markdown(table.title)}\n{notes}\n" + "\n".join(lines) + "\n"
+    rows = [[as_markdown(cell) for cell in row] for row in table.rows]
+    if links:
+        heads, marks = [*heads, "Runs by seed"], [*marks, "---"]
+        rows = [[*row, link] for row, link in zip(rows, links, strict=True)]
+    return ["| " + " | ".join(cells) + " |" for cells in (heads, marks, *rows)]
 
 
-def _as_markdown(text: str) -> str:
+def as_markdown(text: str) -> str:
+    """The text with nothing in it that Markdown would take for its own."""
     return re.sub(r"([\\`*_|<\[\]])", r"\\\1", " ".join(text.split()))
 
 

@@ -34,7 +34,6 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()
 }
 OPTIMIZERS.pop("optimizer", None)
-PAPER_LEARNING_RATE = {"sgd": 0.1, "adagrad": 0.1, "adadelta": 0.1}
 
 
 def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tuple[Trainer, DataSet]:
@@ -173,7 +172,7 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     """The optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
     name = spec.optimizer.lower()
     kind = find_optimizer(spec.optimizer)
-    rate = spec.lr if spec.lr is not None else PAPER_LEARNING_RATE.get(name)
+    rate = spec.learning_rate
     recipe = {"lr": rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
     taken = inspect.signature(kind).parameters
     options: dict[str, Any] = {name: value for name, value in recipe.items() if name in taken and value is not None}

@@ -23,6 +23,7 @@ from bcsc.choices import (
 from bcsc.errors import InvalidArgumentError, check_at_least, check_choice, in_short
 
 MOST_THREADS = 1024
+PAPER_LEARNING_RATE = {"sgd": 0.1, "adagrad": 0.1, "adadelta": 0.1}
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "schedule": SCHEDULES,
@@ -78,6 +79,11 @@ class RunSpec:
     validation: int | None = described(
         None, "hold out N training samples and measure on them; the test set is then left alone"
     )
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The rate that was asked for, or the paper's; nothing where the optimizer's own default counts."""
+        return self.lr if self.lr is not None else PAPER_LEARNING_RATE.get(self.optimizer.lower())
 
     def __post_init__(self) -> None:
         for f in fields(self):

@@ -1,0 +1,52 @@
+"""The page of results: all that the records say, no more, and a way from each number to its runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bcsc.cli.main import main
+from bcsc.reports.results_page import results_page, studies_in
+from tests.run_folders import write_study
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+RECORDS, PAGE = REPOSITORY / "records", REPOSITORY / "docs" / "results.md"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return results_page(studies_in(RECORDS), RECORDS, PAGE)
+
+
+def test_the_committed_page_is_what_the_records_give(text: str) -> None:
+    assert PAGE.read_text() == text, "run `make results`"
+
+
+def test_every_link_leads_to_something(text: str) -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("http")]
+    assert len(links) > 50
+    assert [link for link in links if not (PAGE.parent / link).exists()] == []
+
+
+def test_every_finished_run_in_the_records_is_linked(text: str) -> None:
+    runs = [path.parent for path in RECORDS.rglob("run.toml")]
+    assert runs
+    assert [run for run in runs if f"../{run.relative_to(REPOSITORY)})" not in text] == []
+
+
+def test_the_same_runs_give_the_same_bytes_and_a_row_has_its_runs(tmp_path: Path) -> None:
+    write_study(tmp_path / "records" / "small", "cifar10-deep", epochs=3, seeds=[0, 1], models=["googlenet"])
+    contents = []
+    for _ in range(2):
+        assert main(["report", str(tmp_path / "records"), "--markdown", str(tmp_path / "docs.md")]) == 0
+        contents.append([path.read_bytes() for path in (tmp_path / "docs.md", *(tmp_path / "docs").iterdir())])
+    assert contents[0] == contents[1]
+    assert "[0](records/small/" in (tmp_path / "docs.md").read_text()
+
+
+def test_a_run_that_cannot_be_read_stops_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_study(tmp_path / "records" / "small", "cifar10-deep", epochs=3, seeds=[0], models=["googlenet"])
+    next(tmp_path.rglob("summary.json")).write_text("{")
+    assert main(["report", str(tmp_path / "records"), "--markdown", str(tmp_path / "docs.md")]) == 2
+    assert "leaves nothing out" in capsys.readouterr().err
+    assert not (tmp_path / "docs.md").exists()
