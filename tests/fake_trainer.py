@@ -51,6 +51,9 @@ def main(words: Sequence[str]) -> int:
 class InThisProcess:
     """An engine that calls the fake trainer, which is quicker than starting it."""
 
+    def __init__(self) -> None:
+        self.running: list[Job] = []
+
     def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         for planned in jobs:
             yield [(planned, main(["--config", str(planned.config), "--out", str(planned.folder)]))]

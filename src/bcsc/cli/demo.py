@@ -18,16 +18,16 @@ def run(arguments: argparse.Namespace) -> int:
     from bcsc.reports.write import require_extras, write_report
     from bcsc.runs.run import RunOptions
     from bcsc.runs.run import run as run_spec
-    from bcsc.runs.watch import watcher_for
+    from bcsc.runs.watch import folded_watchers
 
     require_extras()
     print("LeNet4 on 1,437 real handwritten digits (UCI), of which 15 % carry a wrong label; tested on 360 clean ones.")
     results = {}
-    for name, spec in demo.RUNS.items():
-        print(f"\n{name}: {spec.epochs} epochs at rate {spec.lr or 0.1:g}")
-        with watcher_for(spec.epochs) as watcher:
+    with folded_watchers({name: spec.epochs for name, spec in demo.RUNS.items()}) as watchers:
+        for name, spec in demo.RUNS.items():
             folder = arguments.out / name.lower().replace(", ", "-").replace(" ", "-")
-            results[name] = run_spec(spec, folder, RunOptions(restart=arguments.restart, watcher=watcher))
+            options = RunOptions(restart=arguments.restart, watcher=watchers[name])
+            results[name] = run_spec(spec, folder, options)
     page = write_report(arguments.out)
     summaries = {name: result.summary for name, result in results.items()}
     print(f"\n{demo.aligned(demo.table(summaries))}\n")

@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list", action="store_true", help="the experiments, their runs and their time on this machine"
     )
+    parser.add_argument("--time", action="store_true", help="with --list: time every network first, for minutes")
     parser.add_argument("--show", action="store_true", help="print the plan, as a start for one of your own")
     add_campaign_arguments(parser)
 
@@ -22,7 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
     """List the experiments, show one, or reproduce it."""
     names = [check_choice("The experiment", arguments.name, EXPERIMENTS)] if arguments.name else list(EXPERIMENTS)
     if arguments.list:
-        return list_experiments([cut_down(EXPERIMENTS[name], **cuts_in(arguments)) for name in names])
+        experiments = [cut_down(EXPERIMENTS[name], **cuts_in(arguments)) for name in names]
+        return list_experiments(experiments, time_each=arguments.time)
     if not arguments.name:
         raise InvalidArgumentError(
             f"Name an experiment, one of {', '.join(EXPERIMENTS)}; bcsc reproduce --list shows them."
@@ -33,15 +35,23 @@ def run(arguments: argparse.Namespace) -> int:
     return carry_out(arguments.name, arguments)
 
 
-def list_experiments(experiments: list[Experiment]) -> int:
-    """One line each, as soon as its networks are timed."""
-    from bcsc.experiments.campaigns.estimate import estimate_seconds
-    from bcsc.runs.watch import duration
+def list_experiments(experiments: list[Experiment], *, time_each: bool) -> int:
+    """One line each, with what it would take here."""
+    from bcsc.experiments.campaigns import estimate
+    from bcsc.training.history import duration
 
-    print(f"{'experiment':<14}{'runs':>5}{'time here':>16}  question", flush=True)
+    per_image = estimate.measured_seconds_per_image if time_each else estimate.tabled_seconds_per_image
+    print(f"{'experiment':<14}{'runs':>5}{'time here':>14}  question", flush=True)
     for experiment in experiments:
         runs = experiment.runs()
-        seconds = sum(estimate_seconds(planned.spec) for planned in runs)
+        seconds = sum(estimate.estimate_seconds(planned.spec, per_image) for planned in runs)
         note = f" ({experiment.note})" if experiment.note else ""
-        print(f"{experiment.name:<14}{len(runs):>5}{duration(seconds):>16}  {experiment.question}{note}", flush=True)
+        took = f"{experiment.name:<14}{len(runs):>5}{duration(seconds):>14}"
+        print(f"{took}  {experiment.question}{note}", flush=True)
+    how = (
+        "from timing each network"
+        if time_each
+        else "from a table of networks and the speed of LeNet4 (--time times each)"
+    )
+    print(f"Times are of one run after the other, {how}. Smaller: --models lenet4 --epochs 20, which --list takes too.")
     return 0

@@ -2,31 +2,21 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 from torch import Tensor
 
 from bcsc.errors import MissingExtraError
-from bcsc.training.history import EpochRow, per_second
+from bcsc.training.history import EpochRow, duration, per_second
 from bcsc.training.watcher import Watcher
 
 SECONDS_BETWEEN_UPDATES = 0.1
 SHORT_RUN_SECONDS = 60
-
-
-def duration(seconds: float) -> str:
-    """A time that a person can read: 8 s, 12 min, 3 h 20 min, 2 days 4 h."""
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if minutes < 100:
-        return f"{minutes} min"
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    return f"{minutes // 1440} days {minutes % 1440 // 60} h"
 
 
 class PlainWatcher(Watcher):
@@ -106,6 +96,48 @@ class LiveWatcher(PlainWatcher):
     def say(self, text: str) -> None:
         """A line above the bars."""
         self._progress.console.print(text, highlight=False, markup=False)
+
+
+class FewLines(PlainWatcher):
+    """One line for every ten epochs and for the last, with the run's name."""
+
+    def __init__(self, epochs: int, name: str) -> None:
+        super().__init__(epochs)
+        self._name = name
+
+    def end_epoch(self, row: EpochRow) -> None:
+        """Where the run is, in short."""
+        if row.epoch % 10 == 0 or row.epoch == self.epochs:
+            self.say(f"{self._name}: epoch {row.epoch}/{self.epochs}  accuracy {row.test_accuracy:.2f} %")
+
+
+class OneBar(Watcher):
+    """One of several bars, and no lines."""
+
+    def __init__(self, progress: Any, epochs: int, name: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(name, total=epochs, note="")
+
+    def end_epoch(self, row: EpochRow) -> None:
+        """Move the bar, and put the accuracy beside it."""
+        self._progress.update(self._task, completed=row.epoch, note=f"accuracy {row.test_accuracy:.2f} %")
+
+    def say(self, text: str) -> None:
+        """A line above the bars."""
+        self._progress.console.print(text, highlight=False, markup=False)
+
+
+@contextmanager
+def folded_watchers(epochs: Mapping[str, int]) -> Iterator[dict[str, Watcher]]:
+    """A watcher for each of several runs: bars below each other at a terminal, a line per ten epochs elsewhere."""
+    if sys.stdout is None or not sys.stdout.isatty() or find_spec("rich") is None:
+        yield {name: FewLines(number, name) for name, number in epochs.items()}
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    with Progress(*columns) as progress:
+        yield {name: OneBar(progress, number, name) for name, number in epochs.items()}
 
 
 class EventLog:

@@ -62,3 +62,18 @@ def accuracy_summary(rows: Sequence[EpochRow], epochs: int) -> dict[str, float] 
 def mean(values: Sequence[float]) -> float:
     """The average."""
     return sum(values) / len(values)
+
+
+def duration(seconds: float) -> str:
+    """A time that a person can read: 8 s, 12 min, 3 h 20 min, 2 days 4 h, 49 years."""
+    minutes = round(seconds / 60)
+    days = minutes // 1440
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    if days < 2:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    if days < 100:
+        return f"{days} days {minutes % 1440 // 60} h"
+    return f"{days} days" if days < 2 * 365 else f"{days / 365.25:,.0f} years"

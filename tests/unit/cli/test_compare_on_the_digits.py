@@ -63,7 +63,7 @@ class TrainingHere:
     """An engine that trains in this process, one run after the other."""
 
     def __init__(self, num_jobs: int | None = None) -> None:
-        pass
+        self.running: list[Job] = []
 
     def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         for job in jobs:

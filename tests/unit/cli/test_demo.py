@@ -20,6 +20,9 @@ def test_the_demo_shows_its_table_and_writes_its_report(tmp_path: Path, monkeypa
     assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
     printed = capsys.readouterr().out
     assert all(f"\n{name} " in printed for name in quick)
+    told = [line for line in printed.splitlines() if "epoch 2/2  accuracy" in line]
+    assert [line.partition(":")[0] for line in told] == list(quick)
+    assert "epoch 1/2" not in printed
     assert printed.strip().endswith(str(tmp_path / "demo" / "report" / "index.html"))
     assert (tmp_path / "demo" / "report" / "index.html").stat().st_size > 100_000
     assert (tmp_path / "demo" / "report" / "other-runs-accuracy.png").exists()

@@ -112,14 +112,21 @@ def test_an_interruption_says_how_to_go_on(
     assert "the same command continues where it stopped" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("words", "per_image"), [([], "tabled"), (["--time"], "measured")])
 def test_the_list_shows_every_experiment_with_its_runs_and_time(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], per_image: str
 ) -> None:
-    monkeypatch.setattr(estimate, "estimate_seconds", lambda _spec: 60.0)
-    assert main(["reproduce", "--list"]) == 0
+    monkeypatch.setattr(estimate, f"{per_image}_seconds_per_image", lambda _model, _data: 60.0)
+    monkeypatch.setattr(estimate, "estimate_seconds", lambda _spec, per_image: per_image("lenet4", "cifar10"))
+    assert main(["reproduce", "--list", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 + 8
+    assert len(lines) == 1 + 8 + 1
     assert lines[1].split()[:5] == ["blocks", "45", "45", "min", "Does"]
+
+
+def test_the_list_takes_cuts_and_times_lenet4_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list", "cifar10", "--models", "vgg19", "--epochs", "1"]) == 0
+    assert "(cut down: 1 of 200 epochs, 1 of 3 networks)" in capsys.readouterr().out
 
 
 def test_report_reads_any_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,13 @@
 """What a person is told: times in words, a line per epoch, bars that survive any clock."""
 
+import re
+
 import pytest
 import torch
 
 from bcsc.runs import watch
-from bcsc.runs.watch import LiveWatcher, PlainWatcher, duration
-from bcsc.training.history import EpochRow
+from bcsc.runs.watch import LiveWatcher, PlainWatcher, folded_watchers
+from bcsc.training.history import EpochRow, duration
 
 ROW = EpochRow(2, 0.1, 1.5, 0.25, 1.25, 62.5, 4000, 30.0, 1234.5)
 
@@ -21,6 +23,8 @@ ROW = EpochRow(2, 0.1, 1.5, 0.25, 1.25, 62.5, 4000, 30.0, 1234.5)
         (47 * 3600 + 59 * 60, "47 h 59 min"),
         (48 * 3600, "2 days 0 h"),
         (100 * 3600, "4 days 4 h"),
+        (610.4 * 86400, "610 days"),
+        (18077 * 86400, "49 years"),
     ],
 )
 def test_a_duration_is_in_units_of_its_size(seconds: float, text: str) -> None:
@@ -55,3 +59,31 @@ def test_the_bars_show_loss_and_rate_whatever_the_clock_does(monkeypatch: pytest
     assert run.completed == pytest.approx(1.4)
     # The clock is read when the epoch begins and twice after a step: 128 images in 2 ticks.
     assert epoch.fields["note"] == ("loss 0.500  64 images/s" if tick else "loss 0.500  0 images/s")
+
+
+def test_several_runs_have_a_line_per_ten_epochs_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with folded_watchers({"one": 12, "two": 3}) as watchers:
+        for name, epochs in (("one", 12), ("two", 3)):
+            for epoch in range(1, epochs + 1):
+                watchers[name].end_epoch(ROW._replace(epoch=epoch, test_accuracy=50.0))
+    assert capsys.readouterr().out.splitlines() == [
+        "one: epoch 10/12  accuracy 50.00 %",
+        "one: epoch 12/12  accuracy 50.00 %",
+        "two: epoch 3/3  accuracy 50.00 %",
+    ]
+
+
+def test_several_runs_have_a_bar_each_and_no_lines_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with folded_watchers({"one": 12, "two": 3}) as watchers:
+        for epoch in range(1, 13):
+            watchers["one"].end_epoch(ROW._replace(epoch=epoch, test_accuracy=50.0))
+        watchers["two"].say("hello")
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", capsys.readouterr().out)
+    assert "12/12 accuracy 50.00 %" in shown
+    assert "0/3" in shown
+    assert "hello" in shown
+    assert "epoch" not in shown

@@ -13,7 +13,9 @@ from bcsc.experiments.experiment import passes_of
 from bcsc.files import write_whole
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec, spec_to_toml
+from bcsc.training.history import duration
 
+FEW = 2  # of the runs that are under way are named
 State = Literal["finished", "diverged", "failed"]
 STATE_OF_EXIT: dict[int, State] = {0: "finished", 3: "diverged"}
 
@@ -55,7 +57,9 @@ class Job:
 
 
 class Engine(Protocol):
-    """Where jobs are carried out."""
+    """Where jobs are carried out; ``running`` are those that are under way."""
+
+    running: list[Job]
 
     def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         """Several times a second, yield the jobs that have ended since, with their exit codes.
@@ -93,9 +97,26 @@ def run_campaign(jobs: Sequence[Job], engine: Engine, board: Board) -> list[Outc
         for ended in events:
             for job, code in ended:
                 outcomes.append(Outcome(job, STATE_OF_EXIT.get(code, "failed")))
-                board.say(f"[{len(outcomes)}/{len(jobs)}] {job.name}: {outcomes[-1].state}")
-            board.show(share_done(jobs, outcomes), f"{len(outcomes)}/{len(jobs)} runs")
+                board.say(f"[{len(outcomes)}/{len(jobs)}] {job.name}: {how_it_ended(outcomes[-1])}")
+            board.show(share_done(jobs, outcomes), f"{len(outcomes)}/{len(jobs)} runs{under_way(engine.running)}")
     return outcomes
+
+
+def how_it_ended(outcome: Outcome) -> str:
+    """In words: ``finished at 74.21 % in 12 min``."""
+    try:
+        summary = RunFolder(outcome.job.folder).read().summary
+    except DamagedRunError:
+        return outcome.state
+    accuracy = f" at {summary.test_accuracy['final']:.2f} %" if summary.test_accuracy else ""
+    return f"{outcome.state}{accuracy} in {duration(summary.seconds)}"
+
+
+def under_way(running: Sequence[Job]) -> str:
+    """In words, what is running and how far it is; of many the first few."""
+    names = [f"{job.name} (epoch {job.epochs_done() + 1}/{job.spec.epochs})" for job in running[:FEW]]
+    more = [f"{len(running) - FEW} more"] if len(running) > FEW else []
+    return f", running {', '.join(names + more)}" if names else ""
 
 
 def state_on_disk(job: Job, board: Board) -> State | None:

@@ -30,6 +30,7 @@ class LocalProcesses:
     def __init__(self, num_jobs: int | None = None, train: Sequence[str] = TRAIN) -> None:
         self.num_jobs = num_jobs if num_jobs is None else check_at_least("jobs", num_jobs, 1)
         self.train = tuple(train)
+        self.running: list[Job] = []
 
     def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         num_cores = len(os.sched_getaffinity(0))
@@ -44,6 +45,7 @@ class LocalProcesses:
                     running.append((job, self._start(job, threads)))
                 ended = [(job, code) for job, process in running if (code := process.poll()) is not None]
                 running = [(job, process) for job, process in running if process.returncode is None]
+                self.running = [job for job, _ in running]
                 yield ended
                 if not ended:
                     time.sleep(POLL_SECONDS)

@@ -23,15 +23,18 @@ class Lines:
     """Plain lines, for logs."""
 
     def __init__(self) -> None:
-        self.next_share = STEP
+        self.share, self.next_share = 0.0, STEP
 
     def say(self, line: str) -> None:
         print(line, flush=True)
 
     def show(self, share: float, label: str) -> None:
+        if share < self.share:  # other runs
+            self.next_share = STEP
         if share >= self.next_share:
             self.say(f"{share:.0%} of the work, {label}")
             self.next_share = share + STEP
+        self.share = share
 
 
 @contextmanager
@@ -48,9 +51,11 @@ def board() -> Iterator[Board]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()) as progress:
+    label = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"))
+    times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
+    with Progress(BarColumn(20), TaskProgressColumn(), *times, label) as progress:
         task = progress.add_task("starting", total=1.0)
 
         class Bar:

@@ -107,6 +107,7 @@ class RayTasks:
             raise MissingExtraError("The Ray engine needs ray: pip install 'bcsc[ray]'") from error
         self._ray = ray
         self.address = address
+        self.running: list[Job] = []
 
     def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         from ray.util.queue import Queue
@@ -120,6 +121,7 @@ class RayTasks:
             while running:
                 done, _ = self._ray.wait(list(running), num_returns=len(running), timeout=POLL_SECONDS)
                 take_in(outbox, by_name)
+                self.running = [job for job in running.values() if job.folder.exists()]  # the others wait for a CPU
                 ended = []
                 for task in done:
                     job = running.pop(task)

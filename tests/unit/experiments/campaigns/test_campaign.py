@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from bcsc.errors import InvalidArgumentError
-from bcsc.experiments.campaigns.campaign import Engine, Job, run_campaign, share_done, summary_of
+from bcsc.experiments.campaigns.campaign import Engine, Job, run_campaign, share_done, summary_of, under_way
 from bcsc.experiments.campaigns.local import LocalProcesses, jobs_at_a_time
 from bcsc.experiments.campaigns.progress import Lines
 from bcsc.runs.folder import RunFolder
-from bcsc.runs.spec import RunSpec
+from bcsc.runs.spec import RunSpec, spec_to_toml
 from tests.fake_trainer import InThisProcess
 from tests.run_folders import write_run
 
@@ -165,3 +166,43 @@ def test_without_a_terminal_progress_is_a_line_per_tenth_of_the_work(capsys: pyt
     for percent in range(0, 101, 5):
         lines.show(percent / 100, "1/2 runs")
     assert capsys.readouterr().out.splitlines()[:2] == ["10% of the work, 1/2 runs", "20% of the work, 1/2 runs"]
+
+
+def test_the_lines_begin_anew_with_other_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    for share in (0.5, 1.0, 0.0, 0.5):
+        lines.show(share, "runs")
+    assert capsys.readouterr().out.splitlines() == [f"{share} of the work, runs" for share in ("50%", "100%", "50%")]
+
+
+def test_a_line_says_how_a_run_ended_at_what_accuracy_and_after_how_long(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign([job(tmp_path, "a"), job(tmp_path, "b", data="diverging"), job(tmp_path, "c", data="failing")])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
+    assert (
+        lines[0] == f"[1/3] a: finished at {RunFolder(tmp_path / 'runs' / 'a').read().accuracy('final'):.2f} % in 96 s"
+    )
+    assert re.fullmatch(r"\[2/3\] b: diverged at \d\d\.\d\d % in 48 s", lines[1])
+    assert lines[2] == "[3/3] c: failed"
+
+
+def test_what_is_under_way_is_named_with_its_epoch(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, name, epochs=9) for name in "abcd"]
+    write_run(jobs[1].folder, jobs[1].spec, state="running", epochs_done=3)
+    assert under_way(jobs) == ", running a (epoch 1/9), b (epoch 4/9), 2 more"
+    assert under_way(jobs[:1]) == ", running a (epoch 1/9)"
+    assert under_way([]) == ""
+
+
+@pytest.mark.slow
+def test_the_local_engine_knows_what_is_running(tmp_path: Path) -> None:
+    engine = LocalProcesses(2, FAKE)
+    jobs = [job(tmp_path, name, seed=seed) for seed, name in enumerate("abc")]
+    for path in ("runs", "configs", "logs"):
+        (tmp_path / path).mkdir()
+    for each in jobs:
+        each.config.write_text(spec_to_toml(each.spec))
+    seen = [[each.name for each in engine.running] for _ in engine.carry_out(jobs)]
+    assert seen[0] == ["a", "b"]
+    assert seen[-1] == []

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from bcsc.experiments.campaigns.estimate import estimate_seconds, measure_seconds_per_image
+from bcsc.experiments.campaigns.estimate import (
+    COSTS,
+    estimate_seconds,
+    measured_seconds_per_image,
+    tabled_seconds_per_image,
+)
+from bcsc.models import MODELS
 from bcsc.runs.spec import RunSpec
 
 SGD = RunSpec(method="sgd", epochs=2)
@@ -30,6 +36,13 @@ def test_a_subset_costs_as_much_as_it_holds() -> None:
 
 
 def test_a_network_is_timed_once() -> None:
-    seconds = measure_seconds_per_image("lenet4", "digits")
+    seconds = measured_seconds_per_image("lenet4", "digits")
     assert 0 < seconds < 1
-    assert measure_seconds_per_image("lenet4", "digits") == seconds
+    assert measured_seconds_per_image("lenet4", "digits") == seconds
+
+
+def test_the_table_has_every_network_and_scales_the_speed_of_lenet4() -> None:
+    assert set(COSTS) == set(MODELS)
+    lenet4 = measured_seconds_per_image("lenet4", "digits")
+    assert tabled_seconds_per_image("lenet4", "digits") == lenet4
+    assert tabled_seconds_per_image("vgg19", "digits") == pytest.approx(450 * lenet4)
