@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import LBFGS, Optimizer, SparseAdam
+from torch.optim import Optimizer
 
 from bcsc.choices import GRANULARITIES, MASKS, ORDERS, Granularity, Mask, Order
 from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_least, check_choice, check_same_setup
-from bcsc.optim.bases import Conduct, observed_conduct, settings_of
+from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
+from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
 from bcsc.optim.masking import given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
@@ -36,7 +37,7 @@ class BlockCyclic(Optimizer):
 
     Args:
         base: the optimizer that makes the steps. Parameter groups and state are shared with it, so that a scheduler on
-            either drives both. LBFGS, SparseAdam and ``differentiable=True`` are refused.
+            either drives both. What cannot be stepped block by block is refused by name (docs/optimizer.md).
         num_blocks: M, at most the number of trainable scalars (rows, tensors).
         seed: fixes the blocks of every epoch, together with the shapes of the parameters.
         mask: what stays put outside the active block. ``"update"``: the parameters; the state of the base learns from
@@ -71,10 +72,11 @@ class BlockCyclic(Optimizer):
         order: Order = "cyclic",
         steps_per_epoch: int | None = None,
     ) -> None:
-        refuse_unfit(base)
         check_choice("mask", mask, MASKS)
         check_choice("granularity", granularity, GRANULARITIES)
         check_choice("order", order, ORDERS)
+        refuse_nested(base)
+        refuse_base(base, mask)
         self.base = base
         self.num_blocks = check_at_least("num_blocks", num_blocks, 1)
         self.seed = check_at_least("seed", seed, 0)
@@ -240,39 +242,10 @@ def describe_shapes(shapes: list[list[int]]) -> str:
     return f"{len(shapes)} tensors of {scalars} scalars ({first}{', ...' if len(shapes) > 4 else ''})"
 
 
-def refuse_unfit(base: Optimizer) -> None:
-    """Refuse what cannot be stepped block by block."""
-    name = type(base).__name__
-    if not isinstance(base, Optimizer):
+def refuse_nested(base: Optimizer) -> None:
+    """Refuse blocks of blocks."""
+    if isinstance(base, BlockCyclic):
         raise UnsupportedOptimizerError(
-            f"The base must be a torch.optim.Optimizer, got {name}. Build one first, "
-            "for instance torch.optim.SGD(model.parameters(), lr=0.1)."
-        )
-    reasons = {
-        BlockCyclic: "it already steps block by block; build it from the optimizer inside",
-        LBFGS: "it evaluates the closure several times per step and keeps one history for the whole vector",
-        SparseAdam: "it takes sparse gradients only, which have no value for every scalar of a block",
-    }
-    for refused, reason in reasons.items():
-        if isinstance(base, refused):
-            raise UnsupportedOptimizerError(f"{name} cannot be the base of BlockCyclic: {reason}.")
-    refuse_differentiable(base, base.param_groups)
-
-
-def refuse_differentiable(base: Optimizer, groups: list[dict[str, Any]]) -> None:
-    """Refuse groups whose step is to be differentiated through."""
-    if any(group.get("differentiable") for group in groups):
-        raise UnsupportedOptimizerError(
-            f"{type(base).__name__} with differentiable=True cannot be the base of BlockCyclic: "
-            "putting values back outside the block "
-            "would cut the graph through its step. Build it with differentiable=False."
-        )
-
-
-def refuse_sparse(gradient: Tensor | None) -> None:
-    """Refuse a gradient that has no value for every scalar."""
-    if gradient is not None and gradient.layout != torch.strided:
-        raise UnsupportedOptimizerError(
-            f"BlockCyclic needs dense gradients, got one of layout {gradient.layout} for a parameter of shape "
-            f"{tuple(gradient.shape)}. Build the layer without sparse=True, or call to_dense() on its gradient."
+            "BlockCyclic cannot be the base of BlockCyclic: it already steps block by block. "
+            "Build it from the optimizer inside."
         )

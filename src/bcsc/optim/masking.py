@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from bcsc.choices import Mask
-from bcsc.optim.bases import Conduct, initial_state, per_element_state, start_fused_momenta
+from bcsc.optim.bases.conduct import Conduct, initial_state, per_element_state, start_fused_momenta
 from bcsc.optim.partition import EpochBlocks, FlatMemory, Place, local, with_part
 
 PARAMETER, GRADIENT = "(parameter)", "(gradient)"  # names that no state of a base has
@@ -142,8 +142,8 @@ def given_gradients(pairs: Iterable[tuple[Tensor, Tensor | None]]) -> Iterator[N
 
 
 def gradients_to_give(active: ActiveBlock, conduct: Conduct) -> list[tuple[Tensor, Tensor | None]]:
-    """Copies of the gradients for a base that would write into the user's own; else nothing."""
-    if not conduct.writes_into_gradients:
+    """Copies of the gradients for a base that may write into the user's own; else nothing."""
+    if not conduct.may_write_into_gradients:
         return []
     return active.as_gradients(active.copied(active.gradients, "copy"))
 
@@ -176,13 +176,13 @@ def step_masking_all(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> 
     idle = [parameter for parameter in active.parameters if active.has_none_of(parameter)]
     cut_through = [p for p in active.parameters if not active.has_none_of(p) and not active.has_all_of(p)]
     start_fused_momenta(base, [active.whole(parameter) for parameter in idle])
-    states = state_entries(base, active, cut_through)
+    states = state_entries(base, active, cut_through, conduct)
     active.copied([*cut_through, *states], "before")
     gradients = gradients_to_give(active, conduct)
     with given_gradients([*gradients, *[(active.whole(parameter), None) for parameter in idle]]):
         base.step()
     known = {(entry.name, entry.number) for entry in states}
-    states = state_entries(base, active, cut_through)
+    states = state_entries(base, active, cut_through, conduct)
     start_outside(base, active, conduct, [entry for entry in states if (entry.name, entry.number) not in known])
     active.put_back_outside([*cut_through, *states])
 
@@ -195,16 +195,17 @@ def start_outside(base: Optimizer, active: ActiveBlock, conduct: Conduct, made: 
     others = [entry for entry in made if entry.name not in conduct.starts_as_parameter]
     if others:
         initial = initial_state(base, [active.blocks.parameters[entry.number] for entry in others])
-        values = [local(initial[active.blocks.parameters[entry.number]][entry.name]) for entry in others]
+        found = [initial[active.blocks.parameters[entry.number]].get(entry.name) for entry in others]
+        values = [torch.zeros_like(x.tensor) if y is None else local(y) for x, y in zip(others, found, strict=True)]
         copy_all(active.copies(others, "before"), values)
 
 
-def state_entries(base: Optimizer, active: ActiveBlock, parameters: Iterable[Entry]) -> list[Entry]:
+def state_entries(base: Optimizer, active: ActiveBlock, parameters: Iterable[Entry], conduct: Conduct) -> list[Entry]:
     """The per-element state of parameters that are cut through, which have more than one element."""
     return [
         Entry(name, parameter.number, local(tensor))
         for parameter in parameters
-        for name, tensor in per_element_state(base, active.whole(parameter)).items()
+        for name, tensor in per_element_state(base, active.whole(parameter), conduct.not_by_element).items()
     ]
 
 

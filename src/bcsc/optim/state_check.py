@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bcsc.errors import LARGEST, StateMismatchError, in_short
-from bcsc.optim.bases import random_state_kept, step_alone, twin_of
+from bcsc.optim.bases.trial import step_unnoticed, twin_of, without_trace
 
 OWN_STATE = "block_cyclic"  # the entry of a state that is not the base's
 WAYS_OF_COMPUTING = ("fused", "foreach")  # the same step, so they need not be as they were saved
@@ -99,13 +99,13 @@ def state_after_a_step(
         return None  # the twin would step through it to the parameters themselves
     stand_in = p.detach().clone()
     stand_in.grad = torch.zeros_like(stand_in)
-    twin = twin_of(base, {p: stand_in})
+    twin = twin_of(base, {id(p): stand_in})
     twin._optimizer_load_state_dict_pre_hooks, twin._optimizer_load_state_dict_post_hooks = OrderedDict(), OrderedDict()
     state = {0: {name: copied(value) for name, value in saved.items()}} if saved else {}
     try:
-        with torch.no_grad(), random_state_kept([stand_in]):
+        with torch.no_grad(), without_trace(base):
             twin.load_state_dict({"state": state, "param_groups": [{**group, "params": [0]}]})
-            step_alone(twin)
+            step_unnoticed(twin)
     except Exception:  # whatever the base makes of a state that is not its own
         return None
     return dict(twin.state.get(stand_in, {}))

@@ -22,7 +22,8 @@ from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
 from bcsc.errors import BcscError, InvalidArgumentError, check_choice
-from bcsc.optim.block_cyclic import BlockCyclic, refuse_unfit
+from bcsc.optim.bases.refusals import refuse_base
+from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.methods import METHODS, build_method
 from bcsc.optim.sampler import BlockCyclicSampler
 from bcsc.runs.batches import FeederData, LoaderData, length_of
@@ -183,7 +184,7 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     check_options(spec.optimizer_options, taken, f"{kind.__module__}.{kind.__name__}")
     try:
         base: Optimizer = kind(model.parameters(), **options)
-        refuse_unfit(base)
+        refuse_base(base, spec.mask)
         try_out(kind, options)
     except BcscError:
         raise

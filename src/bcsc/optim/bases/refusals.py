@@ -1,0 +1,119 @@
+"""Which optimizers cannot be stepped block by block, and why."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import LBFGS, Optimizer, SparseAdam
+
+from bcsc.choices import Mask
+from bcsc.errors import UnsupportedOptimizerError, in_one_line
+from bcsc.optim.bases.conduct import is_distributed, same_bits
+from bcsc.optim.bases.trial import Trials, failure, without_trace
+
+KNOWN: Mapping[type[Optimizer], str] = {
+    LBFGS: "it evaluates the closure several times per step and keeps one history for the whole vector",
+    SparseAdam: "it takes sparse gradients only, which have no value for every scalar of a block",
+}
+
+
+def refuse_base(base: Optimizer, mask: Mask) -> None:
+    """Refuse what cannot be stepped block by block: what is known not to, and what is seen not to."""
+    name = type(base).__name__
+    if not (isinstance(base, Optimizer) and hasattr(base, "param_groups")):
+        raise UnsupportedOptimizerError(
+            f"The base must be a torch.optim.Optimizer, got {name}. Build one first, "
+            "for instance torch.optim.SGD(model.parameters(), lr=0.1)."
+        )
+    refuse_differentiable(base, base.param_groups)
+    reasons = [reason for kind, reason in KNOWN.items() if isinstance(base, kind)]
+    reason = reasons[0] if reasons else reason_seen(base, mask)
+    if reason is not None:
+        raise UnsupportedOptimizerError(f"{name} cannot be the base of BlockCyclic: {reason}.")
+
+
+def refuse_differentiable(base: Optimizer, groups: list[dict[str, Any]]) -> None:
+    """Refuse groups whose step is to be differentiated through."""
+    if any(group.get("differentiable") for group in groups):
+        raise UnsupportedOptimizerError(
+            f"{type(base).__name__} with differentiable=True cannot be the base of BlockCyclic: "
+            "putting values back outside the block "
+            "would cut the graph through its step. Build it with differentiable=False."
+        )
+
+
+def refuse_sparse(gradient: Tensor | None) -> None:
+    """Refuse a gradient that has no value for every scalar."""
+    if gradient is not None and gradient.layout != torch.strided:
+        raise UnsupportedOptimizerError(
+            f"BlockCyclic needs dense gradients, got one of layout {gradient.layout} for a parameter of shape "
+            f"{tuple(gradient.shape)}. Build the layer without sparse=True, or call to_dense() on its gradient."
+        )
+
+
+def reason_seen(base: Optimizer, mask: Mask) -> str | None:
+    """What trials of the base tell against it."""
+    if is_distributed(base):
+        return 'its state is not in optimizer.state, where mask="all" looks for it' if mask == "all" else None
+    with without_trace(base):
+        trials = Trials(base)
+        if trials.error is not None:
+            return reason_it_fails(trials, mask)
+        if mask == "all" and hides_state(trials):
+            return 'it keeps state that is not in optimizer.state, where mask="all" looks for it; take another mask'
+        if mask == "all" and wraps_state(trials):
+            return 'it keeps state by element in lists or the like, where mask="all" cannot hold it; take another mask'
+    return None
+
+
+def reason_it_fails(trials: Trials, mask: Mask) -> str | None:
+    """Why a base fails in a step without a closure. Where only its state is in question, it may still step."""
+    if failure(lambda: trials.new().step_with_closure()) is None:
+        return "its step needs the closure, which BlockCyclic evaluates once before it, to have a gradient to mask"
+    if failure(lambda: trials.new().step_with_graph()) is None:
+        return "its step differentiates the gradient, and a masked one has no graph"
+    if mask == "all" and trials.error is not None:
+        return f'what it keeps for mask="all" to hold is unknown, as a trial of it fails ({in_one_line(trials.error)})'
+    return None
+
+
+def hides_state(trials: Trials) -> bool:
+    """Whether a step depends on earlier gradients by more than the parameters, the state and the groups' options.
+
+    Two trials make different steps that are then undone, as far as these three go. What comes after must be the same.
+    """
+    ends = []
+    for detour in (1.0, -2.0):
+        trial = trials.new()
+        trial.step(scale=1.0)
+        before = trial.snapshot()
+        trial.step(detour)
+        trial.restore(before)
+        trial.step(scale=3.0)
+        ends.append([p.detach() for p in trial.stand_ins])
+    return not all(map(same_bits, *ends))
+
+
+def wraps_state(trials: Trials) -> bool:
+    """Whether there are tensors by element inside containers in the state."""
+    trial = trials.new()
+    trial.step(scale=1.0)
+    return any(
+        tensor.shape == p.shape
+        for p in trial.stand_ins
+        for value in trial.twin.state.get(p, {}).values()
+        if not isinstance(value, Tensor) and p.numel() > 1
+        for tensor in tensors_in(value)
+    )
+
+
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """The tensors in a container, however deep."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from tensors_in(list(value.values()))
+    elif isinstance(value, Iterable) and not isinstance(value, str):
+        for item in value:
+            yield from tensors_in(item)

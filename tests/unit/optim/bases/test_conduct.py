@@ -1,0 +1,193 @@
+"""What is seen of a base is what it does."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+import bcsc
+from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
+
+
+def parameters() -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(0)
+    return [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((4, 4), (5,))]
+
+
+def sgd(**options: object) -> Optimizer:
+    return torch.optim.SGD(parameters(), lr=0.1, **options)
+
+
+class Averaging(Optimizer):
+    """Keeps a running average of where the parameters were, beginning where they began, and a square matrix."""
+
+    def __init__(self, tensors: list[Tensor], weight_decay: float = 0.1) -> None:
+        super().__init__(tensors, {"lr": 0.1, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in (p for p in group["params"] if p.grad is not None):
+                state = self.state[p]
+                if not state:
+                    state["average"] = p.clone()
+                    state["square"] = torch.zeros(len(p), len(p)) if p.dim() == 2 else torch.zeros(())
+                    state["momentum"] = torch.zeros_like(p)
+                state["square"] += 1
+                state["momentum"].mul_(0.9).add_(p.grad + group["weight_decay"] * p)
+                state["average"].add_(state["momentum"], alpha=-0.5 * group["lr"])
+                p.add_(state["momentum"], alpha=-group["lr"])
+
+
+@pytest.mark.parametrize(
+    ("base", "writes"),
+    [
+        (sgd(nesterov=True, momentum=0.9, foreach=True), True),
+        (sgd(nesterov=True, momentum=0.9), False),
+        (sgd(momentum=0.9, foreach=True), False),
+        (sgd(maximize=True, foreach=True), False),
+        (torch.optim.AdamW(parameters(), fused=True), False),
+        (Averaging(parameters()), True),  # nobody knows it
+    ],
+)
+def test_a_base_that_writes_into_gradients_is_seen_to_and_an_unknown_one_may(base: Optimizer, writes: bool) -> None:
+    assert observed_conduct(base).may_write_into_gradients == writes
+
+
+def test_only_such_a_base_is_given_copies() -> None:
+    given: list[Tensor] = []
+    for options in ({"foreach": True}, {"foreach": False}):
+        base = sgd(nesterov=True, momentum=0.9, **options)
+        optimizer = bcsc.BlockCyclic(base, 2)
+        base.register_step_pre_hook(lambda base, *_: given.append(base.param_groups[0]["params"][0].grad))
+        p = base.param_groups[0]["params"][0]
+        p.grad = torch.ones_like(p)
+        optimizer.step()
+        given.append(p.grad)
+    assert given[0] is not given[1]
+    assert given[2] is given[3]
+
+
+def test_a_setting_changed_on_the_way_is_noticed() -> None:
+    base = sgd(momentum=0.9, foreach=True)
+    optimizer = bcsc.BlockCyclic(base, 2)
+    p = base.param_groups[0]["params"][0]
+    for step in range(4):
+        base.param_groups[0]["nesterov"] = step > 1
+        p.grad = torch.ones_like(p)
+        optimizer.step()
+        assert (p.grad == 1).all()
+
+
+def test_settings_are_told_apart_by_choices_and_zeros_and_not_by_every_rate() -> None:
+    base = sgd(momentum=0.9)
+    before = settings_of(base)
+    base.param_groups[0]["lr"] = 0.01
+    assert settings_of(base) == before
+    for name, value in (("momentum", 0.0), ("nesterov", True), ("foreach", True), ("lr", torch.tensor(0.1))):
+        other = sgd(momentum=0.9)
+        other.param_groups[0][name] = value
+        assert settings_of(other) != before
+
+
+def test_state_that_starts_as_the_parameter_and_state_that_is_not_by_element_are_found() -> None:
+    assert observed_conduct(Averaging(parameters())) == Conduct(
+        may_write_into_gradients=True,
+        starts_as_parameter=frozenset({"average"}),
+        not_by_element=frozenset({("square", 2), ("square", 1)}),
+    )
+    assert observed_conduct(torch.optim.Adagrad(parameters())).starts_as_parameter == frozenset()
+
+
+def test_under_all_such_state_starts_outside_the_block_from_the_parameter() -> None:
+    tensors = parameters()
+    before = [p.detach().clone() for p in tensors]
+    optimizer = bcsc.BlockCyclic(Averaging(tensors), 3, mask="all")
+    outside = [labels != optimizer.block for labels in optimizer.epoch_blocks().labels]
+    for p in tensors:
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    for p, old, out in zip(tensors, before, outside, strict=True):
+        state = optimizer.state[p]
+        assert torch.equal(state["average"][out], old[out])
+        assert (state["momentum"][out] == 0).all()
+        assert (state["square"] == 1).all()  # belongs to the whole tensor, though it has its shape
+        assert (state["average"][~out] != old[~out]).all()
+
+
+schedulefree_bases = ["SGDScheduleFree", "AdamWScheduleFree", "RAdamScheduleFree"]
+
+
+@pytest.mark.parametrize("name", schedulefree_bases)
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("foreach", [True, False])
+def test_schedule_free_bases_start_from_the_parameters_and_count_their_own_steps_only(name, decay, foreach) -> None:
+    schedulefree = pytest.importorskip("schedulefree")
+    tensors = parameters()
+    base = getattr(schedulefree, name)(tensors, lr=0.1, weight_decay=decay, foreach=foreach)
+    optimizer = bcsc.BlockCyclic(base, 3, mask="all", steps_per_epoch=3)
+    base.train()
+    for step in range(1, 8):
+        inside = [labels == optimizer.block for labels in optimizer.epoch_blocks().labels]
+        before = [(p.detach().clone(), base.state[p].get("z", p.detach()).clone()) for p in tensors]
+        for p in tensors:
+            p.grad = torch.full_like(p, float(step))
+        optimizer.step()
+        assert base.param_groups[0]["k"] == step
+        for p, (old, z), here in zip(tensors, before, inside, strict=True):
+            assert torch.equal(p.detach()[~here], old[~here])
+            assert torch.equal(base.state[p]["z"][~here], z[~here])
+        assert all((p.grad == step).all() for p in tensors)
+    assert all((base.state[p]["z"] != start).any() for p, start in zip(tensors, parameters(), strict=True))
+
+
+def built_outside(tensors: list[nn.Parameter]) -> Iterator[Optimizer]:
+    """Every optimizer of pytorch_optimizer that is built from parameters alone."""
+    package = pytest.importorskip("pytorch_optimizer")
+    for name in sorted(dir(package)):
+        kind = getattr(package, name)
+        if isinstance(kind, type) and issubclass(kind, Optimizer) and kind.__module__.startswith("pytorch_optimizer."):
+            with contextlib.suppress(Exception):  # others are built otherwise
+                yield kind(tensors, lr=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", ["update", "all"])
+@pytest.mark.filterwarnings("ignore")  # theirs
+def test_others_optimizers_keep_to_the_mask_or_are_refused(mask: str) -> None:
+    tensors = parameters()
+    num_kept = 0
+    for base in built_outside(tensors):
+        name = type(base).__name__
+        try:
+            optimizer = bcsc.BlockCyclic(base, 2, mask=mask, steps_per_epoch=3)
+        except bcsc.errors.UnsupportedOptimizerError:
+            continue
+        getattr(base, "train", lambda: None)()
+        if name not in ("LoRARite", "SpectralSphere"):  # which take matrices only
+            assert keeps_to_mask(optimizer, tensors), name
+            num_kept += 1
+    assert num_kept > 75
+
+
+def keeps_to_mask(optimizer: bcsc.BlockCyclic, tensors: list[nn.Parameter]) -> bool:
+    """Whether outside the block nothing moves, neither of parameters nor, under "all", of vectors in their state."""
+    kept, by_element = True, [{} for _ in tensors]
+    for step in range(1, 6):
+        inside = [labels == optimizer.block for labels in optimizer.epoch_blocks().labels]
+        before = [p.detach().clone() for p in tensors]
+        for p in tensors:
+            p.grad = torch.sin(torch.arange(p.numel()) + step).view_as(p)
+        gradients = [p.grad.clone() for p in tensors]
+        optimizer.step()
+        for i, (p, here) in enumerate(zip(tensors, inside, strict=True)):
+            kept &= torch.equal(p.detach()[~here], before[i][~here])
+            kept &= torch.equal(p.grad, gradients[i])
+            entries = optimizer.state[p].items() if optimizer.mask == "all" and p.dim() == 1 else ()
+            now = {name: x.clone() for name, x in entries if isinstance(x, Tensor) and x.shape == p.shape}
+            kept &= all(torch.equal(now[name][~here], old[~here]) for name, old in by_element[i].items())
+            by_element[i] = now
+    return kept

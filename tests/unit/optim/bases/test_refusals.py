@@ -1,0 +1,144 @@
+"""What cannot be stepped block by block is refused by name, for a reason."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+import bcsc
+from bcsc.choices import MASKS
+from bcsc.errors import UnsupportedOptimizerError
+
+
+def parameters() -> list[nn.Parameter]:
+    return [nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.ones(5))]
+
+
+class Stepper(Optimizer):
+    """A base to make odd ones from."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        super().__init__(tensors, {"lr": 0.1})
+        self.hidden: dict[Tensor, Tensor] = {}
+
+    def own_step(self, p: Tensor) -> None:
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            self.own_step(p)
+
+
+class NeedsClosure(Stepper):
+    def step(self, closure):
+        loss = closure()
+        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            p.data.add_(p.grad, alpha=-float(loss))
+
+
+class Differentiates(Stepper):
+    def own_step(self, p: Tensor) -> None:
+        with torch.enable_grad():
+            (curvature,) = torch.autograd.grad(p.grad.sum(), p)
+        p.sub_(p.grad.detach() / (1 + curvature.abs()))
+
+
+class HidesItsState(Stepper):
+    def own_step(self, p: Tensor) -> None:
+        self.hidden[p] = 0.9 * self.hidden.get(p, torch.zeros_like(p)) + p.grad
+        p.sub_(self.hidden[p])
+
+
+class WrapsItsState(Stepper):
+    def own_step(self, p: Tensor) -> None:
+        momenta = self.state[p].setdefault("momenta", [torch.zeros_like(p)])
+        p.sub_(momenta[0].mul_(0.9).add_(p.grad))
+
+
+class Fails(Stepper):
+    def own_step(self, p: Tensor) -> None:
+        raise RuntimeError("not\ntoday")
+
+
+class HasAnOptimizerInside(Optimizer):
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.inside = torch.optim.Adam(tensors)
+        super().__init__(tensors, {"lr": 0.1})
+
+    def step(self, closure=None):
+        self.inside.step()
+
+
+@pytest.mark.parametrize(
+    ("kind", "masks", "reason"),
+    [
+        (NeedsClosure, MASKS, "its step needs the closure"),
+        (Differentiates, MASKS, "its step differentiates the gradient"),
+        (HidesItsState, ["all"], "it keeps state that is not in optimizer.state"),
+        (HasAnOptimizerInside, ["all"], "it keeps state that is not in optimizer.state"),
+        (WrapsItsState, ["all"], "it keeps state by element in lists"),
+        (Fails, ["all"], r"a trial of it fails \(not today\)"),
+    ],
+)
+def test_a_base_is_refused_for_what_it_does_under_the_masks_that_it_matters_to(kind, masks, reason) -> None:
+    for mask in MASKS:
+        base = kind(parameters())
+        if mask in masks:
+            with pytest.raises(UnsupportedOptimizerError, match=f"^{kind.__name__} cannot be the base.*: .*{reason}"):
+                bcsc.BlockCyclic(base, 2, mask=mask)
+        else:
+            bcsc.BlockCyclic(base, 2, mask=mask)
+
+
+def test_others_optimizers_that_need_the_closure_or_the_graph_are_refused() -> None:
+    package = pytest.importorskip("pytorch_optimizer")
+    for name, reason in (
+        ("AdaHessian", "differentiates"),
+        ("SophiaH", "differentiates"),
+        ("AliG", "needs the closure"),
+    ):
+        with pytest.raises(UnsupportedOptimizerError, match=f"{name} cannot .* its step {reason}"):
+            bcsc.BlockCyclic(getattr(package, name)(parameters()), 2)
+    with pytest.raises(UnsupportedOptimizerError, match="^SAM cannot .* its step needs the closure"):
+        bcsc.BlockCyclic(package.SAM(parameters(), torch.optim.SGD, lr=0.1), 2)
+
+
+def test_an_optimizer_without_groups_is_none() -> None:
+    class Empty(Optimizer):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(UnsupportedOptimizerError, match="must be a torch.optim.Optimizer, got Empty"):
+        bcsc.BlockCyclic(Empty(), 2)
+
+
+@pytest.fixture
+def group_of_one(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_base_whose_state_is_shared_out_over_ranks_is_refused_under_all_and_works_else(group_of_one) -> None:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    def zero(tensors: list[nn.Parameter]) -> Optimizer:
+        return ZeroRedundancyOptimizer(tensors, optimizer_class=torch.optim.Adam, lr=0.1)
+
+    with pytest.raises(UnsupportedOptimizerError, match="^ZeroRedundancyOptimizer cannot.*not in optimizer.state"):
+        bcsc.BlockCyclic(zero(parameters()), 2, mask="all")
+    for mask in ("update", "gradient"):
+        ours, plain = parameters(), parameters()
+        pair = (
+            bcsc.BlockCyclic(zero(ours), 2, mask=mask),
+            bcsc.BlockCyclic(torch.optim.Adam(plain, lr=0.1), 2, mask=mask),
+        )
+        for step in range(4):
+            for p in (*ours, *plain):
+                p.grad = torch.full_like(p, 1.0 + step)
+            for optimizer in pair:
+                optimizer.step()
+        assert all(map(torch.equal, ours, plain))
