@@ -54,6 +54,8 @@ def key_and_value(text: str) -> tuple[str, Any]:
         return key, json.loads(value)
     except ValueError:
         return key, value
+    except RecursionError as error:
+        raise argparse.ArgumentTypeError(f"{key} is nested too deep") from error
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -40,9 +40,11 @@ def check_base_state(base: Optimizer, saved: Mapping[str, Any]) -> None:
 def saved_position(saved: Any) -> tuple[int, int]:
     """The epoch and the inner step in it at which a state was taken."""
     own = saved.get(OWN_STATE) if isinstance(saved, Mapping) else None
-    if not isinstance(own, Mapping) or not are_whole([own.get("epoch"), own.get("step")]):
-        not_this_optimizers(f"it has no position but {in_short(own)}")
-    return own["epoch"], own["step"]
+    position: Any = (own.get("epoch"), own.get("step")) if isinstance(own, Mapping) else ()
+    if not position or not all(type(part) is int and 0 <= part <= LARGEST for part in position):
+        not_this_optimizers(f"it has no position but {in_short(position)}")
+    epoch, step = position
+    return epoch, step
 
 
 def checked_groups(groups: Groups, saved: Any) -> Groups:

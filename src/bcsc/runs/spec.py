@@ -121,6 +121,8 @@ def check_type(name: str, value: object, annotation: Any) -> None:
     if type(value) not in accepted:
         names = " or ".join(kind.__name__ for kind in accepted if kind is not NoneType)
         raise InvalidArgumentError(f"{name} must be of type {names}, got {in_short(value)}.")
+    if isinstance(value, str) and not value.isascii() and value != value.encode(errors="replace").decode():
+        raise InvalidArgumentError(f"{name} must be text that a file can hold, got {in_short(value)}.")
 
 
 def check_optimizer_options(options: Mapping[str, Any]) -> None:
@@ -155,7 +157,7 @@ def settings_from_toml(text: str, where: str) -> dict[str, Any]:
     """The settings in a TOML file, all of them known ones; ``where`` names the file in messages."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number of too many digits, and a nest too deep
         raise InvalidArgumentError(f"{where} is not a TOML file: {error}") from error
     check_settings(values, f" in {where}")
     return values
