@@ -14,7 +14,7 @@ from bcsc.experiments import tuning
 from bcsc.experiments.arms import Tuned
 from bcsc.experiments.campaigns.campaign import Job
 from bcsc.experiments.catalog import cut_down
-from bcsc.experiments.experiment import METHODS_OF_ONE_PASS, Cell, Experiment, passes_of
+from bcsc.experiments.experiment import METHODS_OF_ONE_PASS, Cell, Experiment, passes_of, stretched
 from bcsc.experiments.plan_file import experiment_from_toml
 from bcsc.experiments.tuning import (
     DECISIONS_FILE,
@@ -285,6 +285,17 @@ def test_at_equal_seconds_every_arm_takes_as_long_as_the_slowest_of_its_place(tm
         ("bcsc", 2): 16,
         ("bcsc", 8): 4,
     }
+
+
+def test_networks_and_conditions_do_not_stretch_each_other() -> None:
+    costs = {
+        Cell("lenet4", "clean", "SGD"): 1.0,
+        Cell("lenet4", "clean", "BCSC M=8", 8): 8.0,
+        Cell("lenet4", "noisy", "SGD"): 3.0,
+        Cell("vgg19", "clean", "SGD"): 400.0,
+        Cell("vgg19", "clean", "BCSC M=8", 8): 3200.0,
+    }
+    assert list(stretched(costs, epochs=5).values()) == [40, 5, 5, 40, 5]
 
 
 def test_an_arm_that_diverges_while_it_is_timed_has_no_final_runs(tmp_path: Path) -> None:
