@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test check bench bench-compare results install clean
+.PHONY: run test kills check bench bench-compare results install clean
 
 run: install  ## the demo: SGD and BCSC on real handwritten digits
 	$(BIN)/bcsc demo
 
 test: install  ## every test, the slow ones too
 	$(BIN)/python -m pytest -n auto
+
+kills: install  ## kill -9 at 200 random moments, over all methods, bases and masks; a few minutes
+	$(BIN)/python -m tests.kills
 
 check: install  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

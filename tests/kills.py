@@ -1,0 +1,83 @@
+"""Kills runs at random moments, over all methods, bases and masks, and sees that each ends as an unbroken one does.
+
+``make kills`` makes 200; a test of the suite makes 20. The moments are drawn from a seed; where in a run they fall, the
+machine decides.
+"""
+
+import argparse
+import multiprocessing
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import cycle, product
+from pathlib import Path
+
+import torch
+
+from bcsc.choices import MASKS
+from bcsc.optim.methods import METHODS
+from tests.unit.runs import tiny_run
+from tests.unit.runs.test_exact_continuation import assert_all_readable, assert_same_run
+
+BASES = ("sgd", "adamw", "adagrad", "rmsprop", "rprop")
+Case = dict[str, str]
+
+
+def cases(chance: random.Random) -> Iterator[Case]:
+    """Every method with every base and mask in random order, over and over."""
+    names = ("method", "optimizer", "mask")
+    every = [dict(zip(names, values, strict=True)) for values in product(METHODS, BASES, MASKS)]
+    chance.shuffle(every)
+    return cycle(every)
+
+
+def kill_until_it_ends(folder: Path, case: Case, longest: float, chance: random.Random) -> int:
+    """Start a run again after every kill, until one comes to its end first; how often it was killed."""
+    fork = multiprocessing.get_context("fork")  # torch is loaded already: a child is at work within milliseconds
+    kills = 0
+    while True:
+        child = fork.Process(target=tiny_run.train, args=(folder,), kwargs=case)
+        child.start()
+        child.join(chance.uniform(0, longest / 2))
+        if child.exitcode is not None:
+            assert child.exitcode == 0, case
+            return kills
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        kills += 1
+        if folder.exists():
+            assert_all_readable(folder)
+
+
+def kill_and_compare(root: Path, count: int, seed: int = 0) -> int:
+    """Make at least so many kills, all of whose runs end as they would have without; how many runs that were."""
+    chance = random.Random(seed)
+    kills = 0
+    for number, case in enumerate(cases(chance), start=1):
+        whole, broken = root / f"{number}-whole", root / f"{number}-broken"
+        began = time.monotonic()
+        tiny_run.train(whole, **case)
+        kills += kill_until_it_ends(broken, case, time.monotonic() - began, chance)
+        assert_same_run(broken, whole)
+        if kills >= count:
+            return number
+    raise AssertionError("there are no cases")
+
+
+def main() -> None:
+    """Kill as often as asked, and say how it went."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as root:
+        runs = kill_and_compare(Path(root), arguments.count, arguments.seed)
+    print(f"{arguments.count} kills or more in {runs} runs: all ended with the bits of an unbroken run")
+
+
+if __name__ == "__main__":
+    main()
