@@ -1,5 +1,6 @@
 """``bcsc compare``: a plan of one's own, from its file to its verdicts."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,9 @@ def test_a_damaged_plan_in_a_folder_is_reported_and_its_runs_are_shown(plan: Pat
     (study,), (damaged,) = read_studies(tmp_path / "out")
     assert study.name == "other-runs"
     assert str(tmp_path / "out" / EXPERIMENT_FILE) in damaged.reason
+
+
+def test_a_comparison_may_run_in_a_thread_of_its_own(plan: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        comparison = pool.submit(bcsc.compare, plan, tmp_path / "out").result()
+    assert {outcome.state for outcome in comparison.outcomes} == {"finished"}

@@ -114,7 +114,8 @@ def how_it_ended(outcome: Outcome) -> str:
 
 def under_way(running: Sequence[Job]) -> str:
     """In words, what is running and how far it is; of many the first few."""
-    names = [f"{job.name} (epoch {job.epochs_done() + 1}/{job.spec.epochs})" for job in running[:FEW]]
+    epochs = {job.name: (min(job.epochs_done() + 1, job.spec.epochs), job.spec.epochs) for job in running[:FEW]}
+    names = [f"{name} (epoch {epoch}/{last})" for name, (epoch, last) in epochs.items()]
     more = [f"{len(running) - FEW} more"] if len(running) > FEW else []
     return f", running {', '.join(names + more)}" if names else ""
 

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -74,6 +75,9 @@ class LocalProcesses:
 @contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
     """Let a scheduler's request to end do what Ctrl-C does, so that no run is left behind on its own."""
+    if threading.current_thread() is not threading.main_thread():  # no other is sent signals, or may ask for them
+        yield
+        return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
