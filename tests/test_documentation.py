@@ -40,6 +40,19 @@ def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
     assert all((page.parent / link).exists() for link in links)
 
 
+def without_indentation(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def test_the_code_for_other_trainers_is_that_of_the_examples_or_of_the_tests() -> None:
+    sources = [*(ROOT / "examples").glob("*.py"), *(ROOT / "tests" / "integrations").glob("*.py")]
+    tried = [without_indentation(path.read_text()) for path in sources]
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(), re.DOTALL)
+    assert len(blocks) > 5
+    for block in blocks:
+        assert any(without_indentation(block) in text for text in tried), block
+
+
 def test_the_snippet_of_the_readme_is_the_quickstart() -> None:
     readme, quickstart = (ROOT / "README.md").read_text(), (ROOT / "examples" / "quickstart.py").read_text()
     for line in (
