@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.errors import CheckpointError, DamagedRunError
+from bcsc.errors import CheckpointError, DamagedRunError, StateMismatchError
 from bcsc.files import WriteError
 from bcsc.runs import folder as files_of_a_run
 from bcsc.runs.folder import NEWEST, PREVIOUS, FolderBusyError, RunFolder, read_runs
@@ -157,3 +157,11 @@ def test_two_damaged_checkpoints_are_an_error_that_names_the_way_out(tmp_path: P
         RunFolder(tmp_path).write_checkpoint(b"no checkpoint")
     with pytest.raises(CheckpointError, match="checkpoint.pt cannot be read.*previous.pt cannot be read.*--restart"):
         RunFolder(tmp_path).read_checkpoint(read_number)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "summary.json", NEWEST, PREVIOUS])
+def test_any_result_without_its_configuration_belongs_to_nobody(tmp_path: Path, name: str) -> None:
+    RunFolder(tmp_path).check_same_run(SPEC)
+    (tmp_path / name).touch()
+    with pytest.raises(StateMismatchError, match="holds results but no run.toml"):
+        RunFolder(tmp_path).check_same_run(SPEC)

@@ -61,3 +61,10 @@ def test_the_training_loss_has_its_mean_and_deviation_over_the_mini_batches(tmp_
     row = bcsc.train(model, data, data, out=tmp_path, method="sgd", epochs=1, batch_size=1, lr=0.0).history[0]
     assert (row.train_loss, row.train_loss_std) == pytest.approx((fmean(losses), pstdev(losses)))
     assert row.train_loss_std > 0.01
+
+
+def test_halves_are_of_the_planned_epochs_and_the_middle_one_belongs_to_the_first() -> None:
+    odd = accuracy_summary(rows([10.0, 20.0, 60.0]), epochs=3)
+    assert (odd["first_half"], odd["last_half"]) == (15.0, 60.0)
+    on_its_way = accuracy_summary(rows([10.0, 20.0]), epochs=4)
+    assert (on_its_way["first_half"], on_its_way["last_half"]) == (15.0, 20.0)
