@@ -155,7 +155,7 @@ def summary_to_text(summary: Summary) -> str:
 
 def summary_from_text(text: str) -> Summary:
     """The summary, every entry of its type."""
-    summary = summary_of(json.loads(text))
+    summary = checked_summary(json.loads(text))
     check_choice("state", summary.state, STATES)
     accuracy = summary.test_accuracy
     if accuracy is None:
@@ -175,7 +175,7 @@ def origin_from_text(text: str) -> dict[str, Any]:
     return table
 
 
-def summary_of(values: object) -> Summary:
+def checked_summary(values: object) -> Summary:
     """The summary with these values, each of its type; what later versions may add is left alone."""
     if not isinstance(values, dict):
         raise TypeError(f"it holds a {type(values).__name__}, not an object")

@@ -134,7 +134,7 @@ def checked_progress(state: Mapping[str, Any], trainer: "Trainer") -> Progress:
         not_this_runs(f"its seconds are {in_short(seconds)}")
     check_position(state["optimizer"], len(rows), len(losses), trainer)
     if len(rows) + len(losses) > 0:  # before the first step the rate is the base's own
-        check_options(state["optimizer"], trainer)
+        check_saved_options(state["optimizer"], trainer)
     if len(losses) > 0:
         check_rank_states(rank_states, trainer.model, trainer.plan.device)
     elif rank_states is not None:
@@ -194,7 +194,7 @@ def check_position(saved: Any, num_rows: int, num_losses: int, trainer: "Trainer
         not_this_runs(f"{data.division.steps_at_once} ranks cannot go on after {step} inner steps of an epoch")
 
 
-def check_options(saved: Mapping[str, Any], trainer: "Trainer") -> None:
+def check_saved_options(saved: Mapping[str, Any], trainer: "Trainer") -> None:
     """Refuse an optimizer with other options than this run's, the learning rate of its epoch included."""
     groups = trainer.optimizer.param_groups
     rate = trainer.plan.learning_rate(saved_position(saved)[0])
