@@ -29,9 +29,13 @@ bench-compare: install  ## measure again, and compare with the newest record in 
 results: install  ## docs/results.md and its figures, from the run folders in records
 	$(BIN)/bcsc report records --markdown docs/results.md
 
+package: install  ## the wheel and the sdist, installed where nothing else is: the core alone, then everything
+	.ci/package
+
 install: $(READY)  ## .venv with bcsc and all it needs
 
 $(READY): pyproject.toml constraints.txt
+	@echo "Setting up .venv with bcsc, torch and what the tests need: some minutes, the first time."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	: > $@
