@@ -13,6 +13,7 @@ from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_
 from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
 from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
+from bcsc.optim.kernels.one_pass import step_as_sgd
 from bcsc.optim.masking import given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
@@ -133,7 +134,8 @@ class BlockCyclic(Optimizer):
         for p in blocks.parameters:
             refuse_sparse(p.grad)
         with given_gradients((p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None):
-            masked_step(self.base, blocks, self.block, self.mask, self.conduct())
+            if not step_as_sgd(self.base, blocks, self.block, self.mask):
+                masked_step(self.base, blocks, self.block, self.mask, self.conduct())
         self.advance()
         return loss
 
