@@ -9,6 +9,7 @@ stand beside them: SGD at eta / M on other shuffles of the same images, and BCSC
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,6 +72,17 @@ def compare(feeder: data.Feeder, num_blocks: int, rate: float) -> dict[str, obje
         for name, points in others.items()
     }
     return {"M": num_blocks, "eta": rate, "travelled": [float((w - start).norm()) for w in sgd], "distance": distances}
+
+
+def table(record: dict[str, Any]) -> str:
+    """The distances as docs/why.md shows them."""
+    heads = ["M", "rate", "compared with SGD at rate / M", *(f"{step} steps" for step in record["steps"])]
+    lines = ["| " + " | ".join(heads) + " |", "| ---: | ---: | --- |" + " ---: |" * len(record["steps"])]
+    for row in record["rows"]:
+        for name, distances in row["distance"].items():
+            numbers = " | ".join(f"{distance:.2f}" for distance in distances)
+            lines.append(f"| {row['M']} | {row['eta']:g} | {name} | {numbers} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

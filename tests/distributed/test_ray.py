@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bcsc.errors import MissingExtraError
-from bcsc.experiments.campaigns.campaign import Job, run_campaign, summary_of
+from bcsc.experiments.campaigns.campaign import Job, outcomes_in_words, run_campaign
 from bcsc.experiments.campaigns.ray import RayTasks
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
@@ -73,7 +73,7 @@ def test_a_killed_worker_and_an_interruption_cost_nothing_but_time(cluster, tmp_
     assert "the worker was lost (1 times by now)" in jobs[0].log.read_text()
     assert "Continuing" in jobs[0].log.read_text()
     assert RunFolder(jobs[0].folder).read().origin["resumed"] == 1
-    assert "failed: wrong: bcsc: " in summary_of(outcomes, RayTasks())
+    assert "failed: wrong: bcsc: " in outcomes_in_words(outcomes, RayTasks())
 
     again = digits(tmp_path / "b", "first")
     with pytest.raises(KeyboardInterrupt):

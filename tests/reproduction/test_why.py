@@ -1,11 +1,16 @@
 """docs/why.md: the weight with which a gradient enters under BCSC, by the formulas of that page."""
 
+import importlib.util
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from bcsc import BlockCyclic
 
+ROOT = Path(__file__).resolve().parents[2]
 MOMENTUM, RATE = 0.9, 0.1
 
 
@@ -36,3 +41,15 @@ def test_in_the_mean_over_the_blocks_it_enters_as_under_sgd_at_an_mth_of_the_rat
     after_m = MOMENTUM**num_blocks
     expected = num_blocks * (1 - MOMENTUM) * (1 + after_m) / ((1 + MOMENTUM) * (1 - after_m))
     torch.testing.assert_close(spread.item(), expected)
+
+
+def test_the_table_of_distances_is_that_of_its_record() -> None:
+    folder = ROOT / "records" / "trajectories"
+    spec = importlib.util.spec_from_file_location("measure", folder / "measure.py")
+    assert spec is not None
+    assert spec.loader is not None
+    measure = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(measure)
+    record = json.loads((folder / "distances.json").read_text())
+    assert len(record["rows"]) == 6
+    assert measure.table(record) in (ROOT / "docs" / "why.md").read_text()

@@ -116,7 +116,7 @@ def compare(
         engine: where the runs are carried out; by default processes on this machine.
         cut: what to leave out, as in ``bcsc reproduce``: epochs, models, seeds, blocks, subset, conditions, arms.
     """
-    from bcsc.experiments.campaigns.campaign import summary_of
+    from bcsc.experiments.campaigns.campaign import outcomes_in_words
     from bcsc.experiments.campaigns.local import sigterm_as_ctrl_c
     from bcsc.experiments.campaigns.progress import board
     from bcsc.experiments.study import read_studies, write_experiment
@@ -136,7 +136,7 @@ def compare(
             outcomes = carry_out_experiment(experiment, out, engine, shown)
     except KeyboardInterrupt as interruption:
         raise Interrupted("interrupted; the same command continues where it stopped") from interruption
-    print(summary_of(outcomes, engine))
+    print(outcomes_in_words(outcomes, engine))
     page = write_report(out)
     return Comparison(outcomes, judge(CLAIMS, read_studies(out)[0]), page)
 

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, then show the table and write the report."""
-    from bcsc.experiments import demo
+    from bcsc.experiments import first_look
     from bcsc.reports.write import require_extras, write_report
     from bcsc.runs.run import RunOptions
     from bcsc.runs.run import run as run_spec
@@ -23,14 +23,17 @@ def run(arguments: argparse.Namespace) -> int:
     require_extras()
     print("LeNet4 on 1,437 real handwritten digits (UCI), of which 15 % carry a wrong label; tested on 360 clean ones.")
     results = {}
-    with folded_watchers({name: spec.epochs for name, spec in demo.RUNS.items()}) as watchers:
-        for name, spec in demo.RUNS.items():
+    with folded_watchers({name: spec.epochs for name, spec in first_look.RUNS.items()}) as watchers:
+        for name, spec in first_look.RUNS.items():
             folder = arguments.out / name.lower().replace(", ", "-").replace(" ", "-")
             options = RunOptions(restart=arguments.restart, watcher=watchers[name])
             results[name] = run_spec(spec, folder, options)
     page = write_report(arguments.out)
     summaries = {name: result.summary for name, result in results.items()}
-    print(f"\n{demo.aligned(demo.table(summaries))}\n")
-    print(*demo.conclusion({name: summary["test_accuracy"]["final"] for name, summary in summaries.items()}), sep="\n")
+    print(f"\n{first_look.aligned(first_look.table(summaries))}\n")
+    print(
+        *first_look.conclusion({name: summary["test_accuracy"]["final"] for name, summary in summaries.items()}),
+        sep="\n",
+    )
     print(f"Curves: {page.parent / 'other-runs-accuracy.png'} and beside it\nReport: {page}")
     return 0

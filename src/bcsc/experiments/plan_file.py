@@ -77,12 +77,13 @@ def experiment_from_toml(text: str, name: str, where: str, check: Check | None =
     """
     try:
         plan = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
+        raise InvalidArgumentError(f"{where} is not a TOML file: {error}") from error
+    try:
         experiment = _experiment(plan, name)
         if check is not None:
             _check_values(plan, check)
         return experiment
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InvalidArgumentError(f"{where} is not a TOML file: {error}") from error
     except MisplacedError as mistake:
         words = " ".join(str(part + 1) if isinstance(part, int) else part for part in mistake.place)
         raise InvalidArgumentError(f"{where}, line {line_of(text, mistake.place)} ({words}): {mistake}") from mistake

@@ -31,7 +31,7 @@ CSV_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class Score:
     """The accuracies of one cell over one period, a value per seed, and the paper's number."""
 
     cell: Cell
@@ -94,10 +94,10 @@ class Table:
         return replace(self, columns=tuple(column for column in self.columns if column.kind != kind))
 
 
-def entries_of(study: Study) -> list[Entry]:
+def entries_of(study: Study) -> list[Score]:
     """Every cell and period of a study."""
     return [
-        Entry(cell, period, tuple(run.accuracy(period) for run in runs), study.paper.get((cell, period)))
+        Score(cell, period, tuple(run.accuracy(period) for run in runs), study.paper.get((cell, period)))
         for cell, runs in study.finished.items()
         for period in PERIODS
     ]
@@ -144,7 +144,7 @@ def _seeds(study: Study, cell: Cell) -> str:
     return f"{finished}, {diverged} diverged" if diverged else finished
 
 
-def _columns(entries: Sequence[Entry], group: str, *, with_paper: bool) -> list[Column]:
+def _columns(entries: Sequence[Score], group: str, *, with_paper: bool) -> list[Column]:
     ours = Column("ours", "ours", tuple(entry.ours for entry in entries), group)
     if not with_paper:
         return [ours]

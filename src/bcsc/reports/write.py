@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bcsc.errors import InvalidArgumentError, MissingExtraError
-from bcsc.experiments import demo
+from bcsc.experiments import first_look
 from bcsc.experiments.study import Study, read_studies
 from bcsc.files import write_whole
 from bcsc.reports.claims import CLAIMS, Verdict, judge
@@ -48,8 +48,8 @@ def conclusion_of(studies: Sequence[Study]) -> list[str]:
     """What the demo says of itself, if these are its runs; an experiment has claims instead."""
     if any(study.folder is not None for study in studies):
         return []
-    return demo.conclusion(
-        demo.final_accuracies(run for study in studies for runs in study.runs.values() for run in runs)
+    return first_look.conclusion(
+        first_look.final_accuracies(run for study in studies for runs in study.runs.values() for run in runs)
     )
 
 

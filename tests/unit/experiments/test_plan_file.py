@@ -166,7 +166,9 @@ def test_labels_that_give_the_same_folder_are_refused() -> None:
         experiment(changed('label = "SGD"', 'label = "BCSC, M=2"'))
 
 
-@pytest.mark.parametrize("text", ["seeds = [0", "a = " + "[" * 100_000, "seeds = 0\nseeds = 1"])
+@pytest.mark.parametrize(
+    "text", ["seeds = [0", "a = " + "[" * 100_000, "seeds = " + "9" * 5000, "seeds = 0\nseeds = 1"]
+)
 def test_a_file_that_is_no_toml_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="mine.toml is not a TOML file"):
         experiment(text)

@@ -15,7 +15,7 @@ from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.tables import (
     COST_OF_AN_EPOCH,
     Column,
-    Entry,
+    Score,
     Table,
     entries_of,
     sentence,
@@ -52,15 +52,15 @@ def latex_cells(text: str) -> list[list[str]]:
 
 
 def test_an_entry_is_the_mean_the_spread_and_the_difference_to_the_paper() -> None:
-    entry = Entry(CELL, "all", (60.0, 62.0, 64.0), 58.66)
+    entry = Score(CELL, "all", (60.0, 62.0, 64.0), 58.66)
     assert (entry.mean, entry.spread) == (62.0, 2.0)
     assert entry.difference == pytest.approx(3.34)
     assert entry.ours == "62.00 ± 2.00"
 
 
 def test_one_seed_has_no_spread_and_no_run_has_nothing() -> None:
-    assert Entry(CELL, "all", (60.0,), None).ours == "60.00"
-    nothing = Entry(CELL, "all", (), 58.66)
+    assert Score(CELL, "all", (60.0,), None).ours == "60.00"
+    nothing = Score(CELL, "all", (), 58.66)
     assert (nothing.ours, nothing.mean, nothing.difference) == ("-", None, None)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bcsc.errors import InvalidArgumentError, MissingExtraError
-from bcsc.experiments import demo
+from bcsc.experiments import first_look
 from bcsc.experiments.study import read_studies
 from bcsc.files import WriteError
 from bcsc.reports import write
@@ -100,7 +100,7 @@ def test_one_page_reports_on_several_folders(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_demo_concludes_only_on_a_page_of_its_own(tmp_path: Path) -> None:
-    for name, spec in demo.RUNS.items():
+    for name, spec in first_look.RUNS.items():
         write_run(tmp_path / "demo" / name, spec)
     assert len(write.conclusion_of(read_studies(tmp_path)[0])) == 3
     write_study(tmp_path / "study", "blocks", epochs=2, seeds=[0], models=["lenet4"])

@@ -153,7 +153,7 @@ def share_done(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> float:
     return sum(job.cost * share for job, share in zip(jobs, shares, strict=True)) / sum(job.cost for job in jobs)
 
 
-def summary_of(outcomes: Sequence[Outcome], engine: Engine) -> str:
+def outcomes_in_words(outcomes: Sequence[Outcome], engine: Engine) -> str:
     """What a person wants to know at the end: how many, and for every failure why and how to try again."""
     counts = Counter(f"{outcome.state} before" if outcome.skipped else outcome.state for outcome in outcomes)
     lines = [", ".join(f"{count} {state}" for state, count in counts.items())]

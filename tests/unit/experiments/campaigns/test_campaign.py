@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bcsc.errors import InvalidArgumentError
-from bcsc.experiments.campaigns.campaign import Engine, Job, run_campaign, share_done, summary_of, under_way
+from bcsc.experiments.campaigns.campaign import Engine, Job, outcomes_in_words, run_campaign, share_done, under_way
 from bcsc.experiments.campaigns.local import LocalProcesses, jobs_at_a_time
 from bcsc.experiments.campaigns.progress import Lines
 from bcsc.runs.folder import RunFolder
@@ -67,7 +67,7 @@ def test_a_failing_run_stops_no_other_and_is_named_with_the_command_to_retry_it(
     engine = LocalProcesses(1, FAKE)
     outcomes = run_campaign(jobs, engine, Lines())
     assert {outcome.job.name: outcome.state for outcome in outcomes} == {"bad": "failed", "good": "finished"}
-    text = summary_of(outcomes, engine)
+    text = outcomes_in_words(outcomes, engine)
     assert text.startswith("1 failed, 1 finished")
     assert "failed: bad: bcsc: the data set is on fire" in text
     assert f"retry: {sys.executable} -m tests.fake_trainer --config {jobs[0].config} --out {jobs[0].folder}" in text
