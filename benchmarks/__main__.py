@@ -5,7 +5,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from bcsc.cli.main import Parser, main
+from bcsc.cli import Parser, main
 from bcsc.errors import check_at_least
 
 

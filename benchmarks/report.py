@@ -10,8 +10,8 @@ from typing import Any
 from bcsc.errors import InvalidArgumentError
 from bcsc.files import write_whole
 from bcsc.origin import describe_origin
-from benchmarks import against, blocks, growth, network, overhead, step
 from benchmarks.clock import Ratio, Size
+from benchmarks.goals import against, blocks, growth, network, overhead, step
 from benchmarks.problem import pictures
 
 GOALS: Sequence[Callable[[Size], list[Ratio]]] = (

@@ -1,6 +1,6 @@
 """``python -m bcsc``: the same as the ``bcsc`` command."""
 
-from bcsc.cli.main import command
+from bcsc.cli import command
 
 if __name__ == "__main__":
     command()

@@ -106,7 +106,7 @@ def test_the_first_rank_alone_speaks(tmp_path):
 
 
 def test_sync_batch_norm_on_the_cpu_is_refused(tmp_path, capsys):
-    from bcsc.cli.main import main
+    from bcsc.cli import main
 
     assert main([*RUN, "--sync-batch-norm", "--out", str(tmp_path / "run")]) == 2
     assert "SyncBatchNorm does not run on the CPU" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.data.dataset import data_root
 from bcsc.data.registry import find_source
 

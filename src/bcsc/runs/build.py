@@ -59,7 +59,7 @@ def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tupl
         overwrite=True,
     )
     plan = make_plan(spec, optimizer, F.cross_entropy, checkpoint_every, ranks)
-    return Trainer(compiled(spec, network), parallel_optimizer(spec, optimizer, ranks), data, plan), dataset
+    return Trainer(compiled_if_asked(spec, network), parallel_optimizer(spec, optimizer, ranks), data, plan), dataset
 
 
 def check_setting(name: str, value: Any) -> None:
@@ -98,7 +98,7 @@ def build_own_run(
         else LoaderData(train, test, sampler, batches_per_step, device=device, division=division)
     )
     plan = make_plan(spec, optimizer, loss_fn, checkpoint_every, ranks)
-    return Trainer(compiled(spec, model), parallel_optimizer(spec, optimizer, ranks), data, plan)
+    return Trainer(compiled_if_asked(spec, model), parallel_optimizer(spec, optimizer, ranks), data, plan)
 
 
 def division_of(spec: RunSpec, ranks: Ranks) -> Division:
@@ -245,7 +245,7 @@ def _learning_rate(spec: RunSpec, start: float, epoch: int) -> float:
     return learning_rate(spec.schedule, start, epoch, spec.epochs)
 
 
-def compiled(spec: RunSpec, model: nn.Module) -> nn.Module:
+def compiled_if_asked(spec: RunSpec, model: nn.Module) -> nn.Module:
     """The model, compiled in place if asked: the names in its state stay the same."""
     if spec.compile:
         model.compile()

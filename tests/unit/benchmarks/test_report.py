@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from benchmarks.__main__ import benchmark_parser
 from benchmarks.clock import interleaved
-from benchmarks.growth import Line
+from benchmarks.goals.growth import Line
 from benchmarks.report import comparison
 
 

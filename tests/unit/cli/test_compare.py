@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import bcsc
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.experiments.study import EXPERIMENT_FILE, PLAN_FILE, read_studies
 
 pytestmark = pytest.mark.usefixtures("quick_campaigns")

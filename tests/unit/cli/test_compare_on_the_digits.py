@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bcsc
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.data import DataSet, load
 from bcsc.errors import Diverged
 from bcsc.experiments.campaigns import local

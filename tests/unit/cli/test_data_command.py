@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.data.dataset import data_root
 from bcsc.data.registry import find_source
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.experiments import first_look
 from bcsc.runs.folder import read_runs
 from bcsc.runs.spec import RunSpec

@@ -1,6 +1,6 @@
 """``bcsc models``."""
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.models import MODELS
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run
 

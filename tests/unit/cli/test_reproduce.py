@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.experiments.campaigns import estimate
 from bcsc.experiments.catalog import EXPERIMENTS
 from bcsc.experiments.plan_file import read_plan

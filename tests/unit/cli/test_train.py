@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.runs.spec import RunSpec, spec_from_toml
 
 QUICK = ["--data", "digits", "--subset", "150", "--epochs", "1", "--threads", "1"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.reports.results_page import results_page, studies_in
 from tests.run_folders import write_study
 

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.errors import BcscError, CheckpointError, Diverged, InvalidArgumentError
 from bcsc.runs.folder import RunFolder, read_runs
 from bcsc.runs.spec import RunSpec, spec_from_toml

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import bcsc
-from bcsc.cli.main import main
+from bcsc.cli import main
 from bcsc.training import precision
 from bcsc.training.precision import BEFORE_AMX, VARIABLE, PrecisionError, find_limit, make_bfloat16_work
 
@@ -154,7 +154,7 @@ COMMAND_ON_A_BROKEN_CPU = """
 import json, os, sys
 from bcsc.training import precision
 precision.PROBE = json.loads(sys.argv[1])
-from bcsc.cli.main import main
+from bcsc.cli import main
 code = main(sys.argv[2:])
 print(os.environ.get(precision.VARIABLE))
 sys.exit(code)

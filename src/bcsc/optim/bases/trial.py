@@ -64,7 +64,7 @@ class Trial:
         if with_state:
             for p, stand_in in zip(parameters.values(), self.stand_ins, strict=True):
                 entries = base.state.get(p, {}).items()
-                self.twin.state[stand_in] = {name: cut_down(value, p, stand_in) for name, value in entries}
+                self.twin.state[stand_in] = {name: state_of_stand_in(value, p, stand_in) for name, value in entries}
         for group in self.twin.param_groups:
             group.update({name: value for name, value in options.items() if name in group})
         getattr(self.twin, "train", lambda: None)()  # schedule-free optimizers step in that mode only
@@ -128,7 +128,7 @@ def small_shape(tensor: Tensor) -> list[int]:
     return [length if length < 2 else 2 + place for place, length in enumerate(tensor.shape)]
 
 
-def cut_down(value: object, parameter: Tensor, stand_in: Tensor) -> object:
+def state_of_stand_in(value: object, parameter: Tensor, stand_in: Tensor) -> object:
     """A corner of a tensor that has the parameter's shape, or a copy of anything else."""
     if not isinstance(value, Tensor) or value.shape != parameter.shape:
         return copy.deepcopy(value)

@@ -125,7 +125,7 @@ def sgd_pass(base: SGD, group: Mapping[str, Any], blocks: EpochBlocks, block: in
     sizes = tuple(p.numel() for p in parameters)
     pieces = blocks.derived(("pieces", sizes), lambda: pieces_of(sizes))
     return Pass(
-        sgd_kernel(flags),
+        compiled_sgd(flags),
         np.array(rows, dtype=np.int64),
         pieces,
         sgd_arguments(dtype, blocks.label_dtype, block, width, numbers),
@@ -161,7 +161,7 @@ def has_same_order(p: Tensor, other: Tensor) -> bool:
 Flags = tuple[str, bool, bool, bool, bool, bool]  # the mask; decay, momentum, nesterov, maximize, fused
 
 
-def sgd_kernel(flags: Flags) -> Callable[..., None]:
+def compiled_sgd(flags: Flags) -> Callable[..., None]:
     """The kernel for these options."""
     loops: Any = kernels()
     kernel: Callable[..., None] = loops.sgd_kernel(loops.SgdOptions(*flags[:5]))
@@ -238,7 +238,7 @@ def sgd_by_kernel(dtype: torch.dtype, label_dtype: torch.dtype, flags: Flags, wi
     addresses = np.array([[x.data_ptr() for x in row] for row in rows], dtype=np.int64)
     pieces = pieces_of([len(p) for p in parameters])
     arguments = sgd_arguments(dtype, label_dtype, 1, width, example_numbers(flags))
-    sgd_kernel(flags)(addresses, pieces, 0, len(pieces), *arguments)
+    compiled_sgd(flags)(addresses, pieces, 0, len(pieces), *arguments)
     return [*parameters, *(momenta if flags[2] else [])]
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from bcsc.errors import MissingExtraError
 from bcsc.models import count_parameters
-from benchmarks.against import epoch_here
 from benchmarks.clock import Ratio, Size, interleaved
+from benchmarks.goals.against import epoch_here
+from benchmarks.goals.step import with_gradients
 from benchmarks.problem import blockwise
-from benchmarks.step import with_gradients
 
 LEAST_STRAIGHT = 0.99
 
