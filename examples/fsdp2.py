@@ -1,10 +1,13 @@
-"""FSDP2: parameters, gradients and the optimizer's state in shards, one per process.
+"""FSDP2: parameters, gradients and the optimizer's state in shards, one per process, and in checkpoints.
 
-torchrun --standalone --nproc-per-node 2 examples/fsdp2.py
+torchrun --standalone --nproc-per-node 2 examples/fsdp2.py [FOLDER [CHECKPOINT_TO_GO_ON_FROM]]
 """
+
+import sys
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -26,13 +29,18 @@ whole = bcsc.BlockCyclicSampler(len(train_set), batch_size=64, num_blocks=4)
 optimizer = bcsc.BlockCyclic(base, num_blocks=4, steps_per_epoch=whole.steps_per_epoch)
 batches = bcsc.RankSampler(whole, rank, num_ranks)
 loader = bcsc.BlockCyclicLoader(train_set, batches)
+state = {"model": model, "optimizer": bcsc.DistributedState(model, optimizer), "loader": loader}
+if len(sys.argv) > 2:  # of any number of processes
+    dcp.load(state, checkpoint_id=sys.argv[2])
 
-for _ in range(4):
-    for number, (images, labels) in enumerate(loader):
+for epoch in range(optimizer.epoch, 4):
+    loader.set_epoch(epoch)
+    for number, (images, labels) in enumerate(loader, start=whole.start):
         optimizer.zero_grad()
         loss = F.cross_entropy(model(images), labels) * batches.loss_weight(number)
         loss.backward()
         optimizer.step()
+    dcp.save(state, checkpoint_id=f"{sys.argv[1] if len(sys.argv) > 1 else 'fsdp2'}/epoch-{epoch}")
 
 with torch.no_grad():
     right = (model(digits.test_images / 255).argmax(1) == digits.test_labels).float().mean().item()

@@ -22,10 +22,10 @@ OF_LIGHTNING = ["`isinstance(treespec, LeafSpec)` is deprecated", "The 'val_data
 pytestmark = pytest.mark.slow
 
 
-def run(name: str, folder: Path) -> str:
+def run(name: str, folder: Path, *arguments: str) -> str:
     warnings = ["-W", "error", *[option for text in OF_LIGHTNING for option in ("-W", f"ignore:{text}")]]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if name == "fsdp2" else []
-    command = [sys.executable, *warnings, *launcher, str(EXAMPLES / f"{name}.py"), str(folder / name)]
+    command = [sys.executable, *warnings, *launcher, str(EXAMPLES / f"{name}.py"), str(folder / name), *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -71,6 +71,11 @@ def test_the_plain_loop_goes_on_and_ends_alike(outputs: Outputs) -> None:
     whole, rest = outputs["plain_loop"], run("plain_loop", outputs.folder)
     assert rest.startswith("goes on at step 50 of epoch 3\n")
     assert rest.splitlines()[-1] == whole.splitlines()[-1]
+
+
+def test_shards_go_on_from_a_checkpoint_and_end_alike(outputs: Outputs) -> None:
+    whole = outputs["fsdp2"]
+    assert run("fsdp2", outputs.folder, str(outputs.folder / "fsdp2" / "epoch-1")) == whole
 
 
 @pytest.mark.parametrize("name", ["accelerate_loop", "lightning_trainer"])

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bcsc.cli.compare import Comparison, compare
     from bcsc.distributed import RankSampler, active_block_hook
     from bcsc.errors import BcscError
-    from bcsc.integrations import BlockCyclicLoader
+    from bcsc.integrations import BlockCyclicLoader, DistributedState
     from bcsc.optim import METHODS, BlockCyclic, BlockCyclicSampler, Method, build_method
     from bcsc.runs.run import Result, RunOptions, run, train
     from bcsc.runs.spec import RunSpec
@@ -25,6 +25,7 @@ _HOME = {
     "BlockCyclicLoader": "bcsc.integrations",
     "BlockCyclicSampler": "bcsc.optim",
     "Comparison": "bcsc.cli.compare",
+    "DistributedState": "bcsc.integrations",
     "EpochRow": "bcsc.training.history",
     "Method": "bcsc.optim",
     "RankSampler": "bcsc.distributed",
@@ -50,6 +51,7 @@ __all__ = [
     "BlockCyclicLoader",
     "BlockCyclicSampler",
     "Comparison",
+    "DistributedState",
     "EpochRow",
     "Method",
     "RankSampler",

@@ -17,7 +17,7 @@ from bcsc.optim.kernels.one_pass import step_as_sgd
 from bcsc.optim.masking import given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
-from bcsc.optim.state_check import OWN_STATE, are_whole, check_base_state
+from bcsc.optim.state_check import OWN_STATE, are_whole, check_base_state, check_complete, num_stateful
 from bcsc.seeding import stream_key
 
 
@@ -172,8 +172,10 @@ class BlockCyclic(Optimizer):
         """The base's state, and under ``"block_cyclic"`` the position and what the blocks are drawn from."""
         for pre_hook in self._optimizer_state_dict_pre_hooks.values():
             pre_hook(self)
-        own = {"epoch": self.epoch, "step": self.inner_step, "shapes": self._shapes(), **self._setup()}
-        state_dict = {**self.base.state_dict(), OWN_STATE: own}
+        state_dict = self.base.state_dict()
+        counted = {"shapes": self._shapes(), "stateful": num_stateful(state_dict)}
+        own = {"epoch": self.epoch, "step": self.inner_step, **counted, **self._setup()}
+        state_dict = {**state_dict, OWN_STATE: own}
         for post_hook in self._optimizer_state_dict_post_hooks.values():
             state_dict = post_hook(self, state_dict) or state_dict
         return state_dict
@@ -185,6 +187,7 @@ class BlockCyclic(Optimizer):
             state_dict = pre_hook(self, state_dict) or state_dict
         own = self._checked_own_state(state_dict)
         check_base_state(self.base, state_dict)
+        check_complete(state_dict)
         try:
             self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
         except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -220,7 +223,8 @@ class BlockCyclic(Optimizer):
         if not isinstance(state_dict.get(OWN_STATE), Mapping):
             raise StateMismatchError(
                 f"The state dict has no entry {OWN_STATE!r}, so it is not a BlockCyclic's. "
-                "If it is the bare optimizer's, load it into optimizer.base."
+                "If it is the bare optimizer's, load it into optimizer.base. Helpers of torch.distributed.checkpoint "
+                "drop the entry: save a bcsc.DistributedState(model, optimizer)."
             )
         own = dict(state_dict[OWN_STATE])
         check_same_setup("BlockCyclic", saved=own, current=self._setup(), others=("epoch", "step", "shapes"))

@@ -77,6 +77,11 @@ def drift_at_step(steps_per_epoch: int | None, position: Position, sampler: Bloc
             f"{here}, the sampler has begun it at batch {sampler.begun_at}. Load the state of both, or of neither; "
             "with a BlockCyclicLoader it is the loader's."
         )
+    if first >= sampler.given_in(position.epoch):
+        return (
+            f"{here}, the sampler has given {sampler.given_in(position.epoch)} batches: there were more steps than "
+            "batches for them. Make one step for each batch; for other steps take another optimizer."
+        )
     return None
 
 

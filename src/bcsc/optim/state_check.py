@@ -37,6 +37,22 @@ def check_base_state(base: Optimizer, saved: Mapping[str, Any]) -> None:
         check_entries(base, p, group, entries.get(number, {}), f"parameter {number}")
 
 
+def num_stateful(state_dict: Mapping[str, Any]) -> int:
+    """Of how many parameters a base has saved a state."""
+    return sum(bool(entry) for entry in state_dict.get("state", {}).values())
+
+
+def check_complete(saved: Mapping[str, Any]) -> None:
+    """Refuse a state of fewer parameters than were saved; one from before they were counted passes."""
+    promised, found = saved[OWN_STATE].get("stateful", 0), num_stateful(saved)
+    if type(promised) is not int or found < promised:
+        not_this_optimizers(
+            f"it has the state of {found} parameters, of {in_short(promised)} it was saved. "
+            "torch.distributed.checkpoint loads only what is there already: "
+            "load a bcsc.DistributedState(model, optimizer)"
+        )
+
+
 def saved_position(saved: Any) -> tuple[int, int]:
     """The epoch and the inner step in it at which a state was taken."""
     own = saved.get(OWN_STATE) if isinstance(saved, Mapping) else None
@@ -121,9 +137,9 @@ def copied(value: Any) -> Any:
 def fits(saved: Any, made: Any, dtype: torch.dtype) -> bool:
     """Whether a saved value can take the place of one that the base makes; loading may have cast it to ``dtype``."""
     if isinstance(made, Tensor):
-        if made.numel() == 1 and is_number(saved):
-            return True  # the step count of an earlier torch
-        return isinstance(saved, Tensor) and saved.shape == made.shape and saved.dtype in (made.dtype, dtype)
+        if isinstance(saved, Tensor) and saved.shape == made.shape and saved.dtype in (made.dtype, dtype):
+            return True  # not looked into: of a DTensor this process may have no part
+        return made.numel() == 1 and is_number(saved)  # the step count of an earlier torch
     if is_number(made):
         return is_number(saved)
     return made is None or type(saved) is type(made)

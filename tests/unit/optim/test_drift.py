@@ -93,6 +93,14 @@ def test_an_optimizer_ahead_of_the_sampler_is_warned_of() -> None:
     assert message.startswith("The optimizer is at step 0 of epoch 1, the sampler still gives batches of epoch 0.")
 
 
+def test_a_step_that_no_batch_was_for_is_warned_of() -> None:
+    """As ``get_optimizer_state_dict`` of torch makes one to learn what state there is."""
+    optimizer, batches = build_optimizer(), build_sampler()
+    optimizer.step()
+    (message,) = train(optimizer, batches, epochs=range(1))
+    assert message.startswith("The optimizer is at step 1 of epoch 0, the sampler has given 1 batches: there were more")
+
+
 def test_an_optimizer_that_stays_in_its_epoch_is_warned_of() -> None:
     (message,) = train(build_optimizer(), build_sampler())
     assert message.startswith("The optimizer is at step 9 of epoch 0, which has 9: the same blocks again.")

@@ -216,8 +216,24 @@ def test_parameters_that_never_had_a_gradient_have_no_state() -> None:
     optimizer = stepped(BASES["Adam"])
     state = copy.deepcopy(optimizer.state_dict())
     del state["state"][3]
+    state["block_cyclic"]["stateful"] = 3
     optimizer.load_state_dict(state)
     assert len(optimizer.state) == 3
+
+
+def test_a_state_of_fewer_parameters_than_were_saved_is_refused() -> None:
+    """As a plain load by ``torch.distributed.checkpoint`` makes it, which fills only what is there."""
+    state = copy.deepcopy(stepped(BASES["Adam"]).state_dict())
+    state["state"].clear()
+    with pytest.raises(StateMismatchError, match="the state of 0 parameters, of 4 it was saved.*DistributedState"):
+        stepped(BASES["Adam"]).load_state_dict(state)
+
+
+def test_a_state_from_before_they_were_counted_is_loaded() -> None:
+    optimizer = stepped(BASES["Adam"])
+    state = copy.deepcopy(optimizer.state_dict())
+    del state["block_cyclic"]["stateful"]
+    optimizer.load_state_dict(state)
 
 
 class Delegating(SGD):

@@ -1,0 +1,54 @@
+"""The optimizer in checkpoints of ``torch.distributed.checkpoint``."""
+
+from typing import Any
+
+from torch import nn
+
+from bcsc.optim.block_cyclic import BlockCyclic
+from bcsc.optim.masking import given_gradients
+from bcsc.optim.state_check import OWN_STATE
+
+
+class DistributedState:
+    """What ``torch.distributed.checkpoint`` is to save and load of an optimizer: each process its shards, by name.
+
+    The helpers of torch keep what they know of an optimizer only, and where it has no state yet they make a step, which
+    would count. A plain ``load`` fills the tensors that are there: in a new optimizer none. With this the state comes
+    back whole, in any number of processes, or is refused.
+
+    Args:
+        model: whose parameters the optimizer steps; sharded by ``fully_shard``, wrapped or neither.
+        optimizer: built after the model was sharded.
+
+    Example::
+
+        state = {"model": model, "optimizer": bcsc.DistributedState(model, optimizer), "loader": loader}
+        torch.distributed.checkpoint.save(state, checkpoint_id=folder)
+        torch.distributed.checkpoint.load(state, checkpoint_id=folder)  # goes on inside the epoch
+    """
+
+    def __init__(self, model: nn.Module, optimizer: BlockCyclic) -> None:
+        self.model, self.optimizer = model, optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        """The base's state by the names of the parameters, with room for what it will hold, and the position."""
+        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict  # loads much, and not everywhere
+
+        own, base = self.optimizer.state_dict()[OWN_STATE], self.optimizer.base
+        parameters = [p for group in base.param_groups for p in group["params"]]
+        with given_gradients((p, None) for p in parameters):  # or torch makes no room
+            named = get_optimizer_state_dict(self.model, base)
+        if not own["stateful"]:
+            base.state.clear()  # of the step by which torch makes room
+        return {**named, OWN_STATE: own}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken, to the bit; a state of another set-up is refused."""
+        names = [name for group in state_dict["param_groups"] for name in group["params"]]
+        numbers = {name: number for number, name in enumerate(names)}
+        groups = [
+            {**group, "params": [numbers[name] for name in group["params"]]} for group in state_dict["param_groups"]
+        ]
+        has_state = state_dict[OWN_STATE]["stateful"] > 0
+        state = {numbers[name]: entry for name, entry in state_dict["state"].items() if has_state}
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups, OWN_STATE: state_dict[OWN_STATE]})
