@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test kills check bench bench-compare results install clean
+.PHONY: run test kills fuzz check bench bench-compare results install clean
 
 run: install  ## the demo: SGD and BCSC on real handwritten digits
 	$(BIN)/bcsc demo
@@ -13,6 +13,9 @@ test: install  ## every test, the slow ones too
 
 kills: install  ## kill -9 at 200 random moments, over all methods, bases and masks; a few minutes
 	$(BIN)/python -m tests.kills
+
+fuzz: install  ## thousands of damaged and hostile files, new ones every time; a quarter of an hour
+	$(BIN)/python -m pytest -n auto --hypothesis-profile=thorough tests/unit/runs/test_hostile_files.py tests/unit/cli/test_hostile_folders.py
 
 check: install  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

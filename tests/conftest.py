@@ -13,4 +13,5 @@ import torch
 
 torch.set_num_threads(1)
 settings.register_profile("bcsc", deadline=None, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=1000)  # `make fuzz`
 settings.load_profile("bcsc")

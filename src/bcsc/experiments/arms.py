@@ -136,5 +136,5 @@ def check_distinct(what: str, values: Collection[object]) -> None:
     """Refuse an empty list, and one that has something twice."""
     if not values:
         raise InvalidArgumentError(f"There must be at least one {what}.")
-    if len(set(values)) < len(values):
+    if len(set(map(repr, values))) < len(values):  # by their words, as a file may hold what cannot be hashed
         raise InvalidArgumentError(f"Every {what} must be there once, got {', '.join(map(str, values))}.")

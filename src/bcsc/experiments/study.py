@@ -16,7 +16,7 @@ from bcsc.experiments.tuning import TIMING, TUNING, Decision, read_decisions, wi
 from bcsc.files import write_whole
 from bcsc.runs.folder import DamagedRun, read_runs
 from bcsc.runs.record import RunRecord
-from bcsc.runs.spec import RunSpec, spec_to_toml
+from bcsc.runs.spec import RunSpec, check_type, spec_to_toml
 
 EXPERIMENT_FILE = "experiment.json"  # the name of the plan and how it is cut down
 PLAN_FILE = "plan.toml"  # a plan of one's own
@@ -87,6 +87,7 @@ def read_experiment(folder: Path) -> Experiment | None:
     try:
         content = json.loads(path.read_text())
         name = content["experiment"]
+        check_type("experiment", name, str)
         whole = experiment_from_toml(plan.read_text(), name, str(plan)) if plan.exists() else EXPERIMENTS[name]
         experiment = with_decisions(cut_down(whole, **content["cut"]), read_decisions(folder))
         experiment.runs()  # a seed that is none shows only here

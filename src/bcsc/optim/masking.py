@@ -175,7 +175,6 @@ def step_masking_all(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> 
     """
     idle = [parameter for parameter in active.parameters if active.has_none_of(parameter)]
     cut_through = [p for p in active.parameters if not active.has_none_of(p) and not active.has_all_of(p)]
-    start_fused_momenta(base, [active.whole(parameter) for parameter in idle])
     states = state_entries(base, active, cut_through, conduct)
     active.copied([*cut_through, *states], "before")
     gradients = gradients_to_give(active, conduct)
@@ -219,6 +218,7 @@ MASKED_STEPS: Mapping[Mask, Callable[[Optimizer, ActiveBlock, Conduct], None]] =
 def masked_step(base: Optimizer, blocks: EpochBlocks, block: int, mask: Mask, conduct: Conduct) -> None:
     """Let the base make one step that moves the active block alone, in the sense of the mask."""
     active = ActiveBlock(blocks, block)
+    start_fused_momenta(base)
     if all(map(active.has_all_of, active.parameters)):
         step_unmasked(base, active, conduct)
     else:

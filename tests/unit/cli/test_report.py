@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 
 from bcsc.cli import main
+from bcsc.runs.folder import run_folders
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run
+
+RECORDS = Path(__file__).parents[3] / "records"
+RECORDED = {folder.relative_to(RECORDS).parts[0] for folder in run_folders(RECORDS)}
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +38,12 @@ def test_a_mistake_is_one_line(tmp_path: Path, capsys, folders: list[str], messa
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_the_report_on_a_folder_of_records_finds_every_run_finished(tmp_path: Path, name: str) -> None:
+    expected = len(run_folders(RECORDS / name))
+    assert main(["report", str(RECORDS / name), "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "index.html").read_text()
+    assert f"{expected} finished of {expected} run" in page
+    assert 'id="damaged"' not in page

@@ -1,18 +1,16 @@
 """Whatever is in the files of a run: it is read as it was written, or refused in one line; never a traceback."""
 
-import copy
 import json
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bcsc.cli import main
@@ -20,19 +18,11 @@ from bcsc.errors import BcscError, CheckpointError, Diverged, InvalidArgumentErr
 from bcsc.runs.folder import RunFolder, read_runs
 from bcsc.runs.spec import RunSpec, spec_from_toml
 from bcsc.training.checkpoint import checkpoint_content, digest, read_checkpoint
+from tests.hostile import DEEP, JSON_VALUES, MANY, NONSENSE, VALUES, changed, places
 from tests.run_folders import write_run
 from tests.unit.training.test_trainer import built, interrupted_after, trained, with_dropout
 
 SPEC = RunSpec(epochs=2, seed=1)
-DEEP = 100_000
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.integers(10**30, 10**40) | st.floats() | st.text(max_size=5),
-    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=5), values, max_size=3),
-    max_leaves=5,
-)
-NONSENSE = st.sampled_from(
-    [b"[" * DEEP, b'{"a":' * DEEP, b"9" * 5000, b"a = " + b"[" * DEEP, b"a = " + b"9" * 5000, b"\xff\xfe", b"", b"\0"]
-)
 SIDE_FILES = ["run.toml", "metrics.jsonl", "summary.json", "origin.json"]
 
 
@@ -60,13 +50,13 @@ def assert_read_or_refused(folder: Path, name: str, content: bytes) -> None:
     assert len(records) + len(damaged) == 1
 
 
-@settings(max_examples=600)
+@MANY
 @given(name=st.sampled_from(SIDE_FILES), content=st.binary(max_size=20) | NONSENSE | JSON_VALUES.map(json.dumps))
 def test_any_content_of_a_side_file_is_read_or_refused(folder: Path, name: str, content: bytes | str) -> None:
     assert_read_or_refused(folder, name, content if isinstance(content, bytes) else content.encode())
 
 
-@settings(max_examples=1200)
+@MANY
 @given(name=st.sampled_from(SIDE_FILES[1:]), data=st.data(), value=JSON_VALUES)
 def test_any_value_of_any_field_is_read_or_refused(folder: Path, name: str, data: st.DataObject, value: Any) -> None:
     lines = (folder / name).read_text().splitlines() if name == "metrics.jsonl" else [(folder / name).read_text()]
@@ -108,57 +98,17 @@ def test_text_that_no_file_can_hold_is_refused() -> None:
         RunSpec(data="digits\udc80")
 
 
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every table or list in a state, with every name or number in it."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield value, key
-        yield from places(item)
-
-
-VALUES = st.sampled_from(
-    [
-        *(
-            None,
-            True,
-            0,
-            -1,
-            1,
-            10**9,
-            10**5000,
-            0.5,
-            float("nan"),
-            float("inf"),
-            "",
-            "text",
-            b"bytes",
-            [],
-            {},
-            (),
-            [[]],
-        ),
-        *(torch.zeros(()), torch.zeros(0), torch.ones(3), torch.ones(5, 4), torch.ones(100, 1000)),
-        *(torch.ones(5, 4, dtype=torch.float64), torch.ones(5, dtype=torch.int8), torch.zeros(()).expand(5, 4)),
-        *(torch.full((5, 4), float("nan"), dtype=torch.float64), torch.ones(5, 4, dtype=torch.complex64)),
-    ]
-)
 STATES = [interrupted_after(count, built(model=with_dropout())) for count in (4, 13)]
 
 
-@settings(max_examples=1200)
+@MANY
 @given(state=st.sampled_from(STATES), data=st.data(), value=VALUES, gone=st.booleans())
 def test_any_value_of_any_field_of_a_state_is_refused_or_gone_on_from(state, data, value, gone) -> None:
-    changed = copy.deepcopy(state)
-    number = data.draw(st.integers(0, len(list(places(changed))) - 1))
-    table, key = list(places(changed))[number]
-    if gone:
-        del table[key]
-    else:
-        table[key] = value
+    place = data.draw(st.sampled_from(list(places(state))))
     trainer = built(model=with_dropout())
     before = digest(trainer.state_dict())
     try:
-        trainer.load_state_dict(changed)
+        trainer.load_state_dict(changed(state, place, value, gone=gone))
     except BcscError:
         assert digest(trainer.state_dict()) == before
         return
@@ -166,16 +116,14 @@ def test_any_value_of_any_field_of_a_state_is_refused_or_gone_on_from(state, dat
         assert len(trained(trainer).rows) == 3
 
 
-@settings(max_examples=300)
+@MANY
 @given(state=st.sampled_from(STATES), data=st.data(), value=VALUES)
 def test_any_field_of_a_checkpoint_that_was_changed_is_noticed(tmp_path_factory, state, data, value) -> None:
     path = tmp_path_factory.mktemp("checkpoint") / "checkpoint.pt"
     path.write_bytes(checkpoint_content(state, "its run"))
     written = torch.load(path, weights_only=True)
     before = digest(written)
-    table, key = data.draw(st.sampled_from(list(places(written))))
-    table[key] = value
-    torch.save(written, path)
+    torch.save(changed(written, data.draw(st.sampled_from(list(places(written)))), value), path)
     try:
         assert digest({**read_checkpoint(path), "sha256": written["sha256"]}) == before
     except CheckpointError:

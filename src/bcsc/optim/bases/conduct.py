@@ -3,7 +3,7 @@
 Nobody's word is taken for it: a twin of the base makes a few steps, and what it does is seen.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -127,8 +127,16 @@ def initial_state(base: Optimizer, parameters: Iterable[Tensor]) -> dict[Tensor,
     return {p: per_element_state(twin, stand_in) for p, stand_in in stand_ins.items()}
 
 
-def start_fused_momenta(base: Optimizer, idle: Sequence[Tensor]) -> None:
-    """Give tensors that sit out a step their zero momentum: fused SGD fails where only some tensors have one yet."""
-    if isinstance(base, SGD) and any(group["fused"] and group["momentum"] for group in base.param_groups):
-        for parameter in idle:
-            base.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+def start_fused_momenta(base: Optimizer) -> None:
+    """Give tensors without a momentum a zero one where others of their group have one: fused SGD fails on a mixture.
+
+    They may have sat out the first step, or have had no gradient so far.
+    """
+    if not isinstance(base, SGD):
+        return
+    for group in base.param_groups:
+        if group["fused"] and group["momentum"]:
+            stepped = [p for p in group["params"] if p.grad is not None]
+            missing = [p for p in stepped if base.state.get(p, {}).get("momentum_buffer") is None]
+            for p in missing if len(missing) < len(stepped) else ():
+                base.state[p]["momentum_buffer"] = torch.zeros_like(p)
