@@ -29,8 +29,9 @@ bench: install  ## the six goals of docs/performance.md, in under ten minutes on
 bench-compare: install  ## measure again, and compare with the newest record in benchmarks/results
 	$(BIN)/python -m benchmarks --out build/bench --compare $(lastword $(sort $(wildcard benchmarks/results/*.json)))
 
-results: install  ## docs/results.md and its figures, from the run folders in records
+results: install  ## docs/results.md with its figures, and the table of docs/why.md, from what is in records
 	$(BIN)/bcsc report records --markdown docs/results.md
+	$(BIN)/python records/trajectories/measure.py --show
 
 package: install  ## the wheel and the sdist, installed where nothing else is: the core alone, then everything
 	.ci/package

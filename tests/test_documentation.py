@@ -84,7 +84,7 @@ README_ROWS = {
     "RBC M = 8, 10 epochs": ("cifar10-10-epochs/runs/lenet4-rbc-m-8-seed-*", 3),
     "SBC M = 8, 10 epochs": ("cifar10-10-epochs/runs/lenet4-sbc-m-8-seed-*", 3),
     "BCSC M = 8, 10 epochs": ("cifar10-10-epochs/runs/lenet4-bcsc-m-8-seed-*", 3),
-    "SGD, 80 epochs": ("compute-10-epochs/sgd-rate-8th-80-epochs-seed-*", 2),
+    "SGD, 80 epochs": ("compute-10-epochs/runs/lenet4-clean-sgd-rate-8-8x-epochs-seed-*", 2),
 }
 
 

@@ -1,12 +1,15 @@
 """How far BCSC at rate eta strays from SGD at rate eta / M: both from the same weights, on the same mini-batches.
 
-    python records/trajectories/measure.py        # writes distances.json beside itself; about six minutes on one core
+    python records/trajectories/measure.py          # writes distances.json beside itself; about six minutes on one core
+    python records/trajectories/measure.py --show   # puts the record's table into docs/why.md
 
 Distances are those between the weight vectors, divided by the distance that SGD has come from the start. Two yardsticks
 stand beside them: SGD at eta / M on other shuffles of the same images, and BCSC at the same rate on other blocks.
 """
 
 import json
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ from bcsc.origin import describe_origin
 IMAGES, BATCH, MOMENTUM, DECAY = 10_000, 128, 0.9, 5e-4
 BLOCKS, RATES = (2, 8), (0.01, 0.03, 0.1)
 STEPS = (10, 30, 100, 300, 1000)
+RECORD = Path(__file__).with_name("distances.json")
+PAGE = Path(__file__).parents[2] / "docs" / "why.md"
 
 
 def batches(sampler: BlockCyclicSampler, feeder: data.Feeder) -> Iterator[tuple[Tensor, Tensor]]:
@@ -85,7 +90,16 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
+def show() -> None:
+    """Put the table of the record into the page, between its marks."""
+    lines = table(json.loads(RECORD.read_text()))
+    text, found = re.subn(r"(<!-- distances -->\n)[^<]*(<!-- end -->)", rf"\1\n{lines}\n\2", PAGE.read_text())
+    if found != 1:
+        raise SystemExit(f"{PAGE} has no place between <!-- distances --> and <!-- end -->.")
+    write_whole(PAGE, text.encode())
+
+
+def measure() -> None:
     """Measure, and write the record."""
     torch.set_num_threads(1)
     dataset = data.load("cifar10").first(IMAGES)
@@ -96,8 +110,8 @@ def main() -> None:
             rows.append(compare(feeder, num_blocks, rate))
             print(json.dumps(rows[-1]), flush=True)
     record = {"origin": describe_origin("cpu"), "images": IMAGES, "steps": STEPS, "rows": rows}
-    write_whole(Path(__file__).with_name("distances.json"), (json.dumps(record, indent=1) + "\n").encode())
+    write_whole(RECORD, (json.dumps(record, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":
-    main()
+    show() if "--show" in sys.argv else measure()

@@ -22,7 +22,7 @@ def weights_of_one_gradient(num_blocks: int, position: int, num_steps: int) -> t
     for step in range(num_steps):
         parameter.grad = torch.full_like(parameter, float(step == position))
         optimizer.step()
-    (labels,) = optimizer.cut().labels
+    (labels,) = optimizer.epoch_blocks().labels
     return torch.stack([-parameter.detach()[labels == block].mean() for block in range(num_blocks)])
 
 
