@@ -13,7 +13,7 @@ from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_
 from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
 from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
-from bcsc.optim.kernels.one_pass import step_as_sgd
+from bcsc.optim.fast.sgd import step_as_sgd
 from bcsc.optim.masking import given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position

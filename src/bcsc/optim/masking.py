@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from bcsc.choices import Mask
 from bcsc.optim.bases.conduct import Conduct, initial_state, per_element_state, start_fused_momenta
+from bcsc.optim.fast.outside import merge
 from bcsc.optim.partition import EpochBlocks, FlatMemory, Place, local, with_part
 
 PARAMETER, GRADIENT = "(parameter)", "(gradient)"  # names that no state of a base has
@@ -86,18 +87,30 @@ class ActiveBlock:
 
     def masked_gradients(self) -> list[Tensor]:
         """The gradients inside the block, zeros outside."""
-        masked = self.copied(self.gradients, "masked")
+        masked = self.copies(self.gradients, "masked")
+        if self._merged(self.gradients, masked, [entry.tensor for entry in self.gradients], zeros_outside=True):
+            return masked
+        self.copied(self.gradients, "masked")
         for slot in self._slots(self.gradients):
             slot.place("masked").bits.mul_(self.inside(slot))
         return masked
 
     def put_back_outside(self, entries: Sequence[Entry]) -> None:
         """Outside the block, give the tensors the bits that were copied ``"before"``."""
+        before_all = self.copies(entries, "before")
+        if self._merged(entries, [entry.tensor for entry in entries], before_all, zeros_outside=False):
+            return
         self.copied(entries, "after")
         for slot in self._slots(entries):
             before, after = slot.place("before").bits, slot.place("after").bits
             before.addcmul_(after.sub_(before), self.inside(slot))
-        copy_all([entry.tensor for entry in entries], self.copies(entries, "before"))
+        copy_all([entry.tensor for entry in entries], before_all)
+
+    def _merged(
+        self, entries: Sequence[Entry], targets: Sequence[Tensor], sources: Sequence[Tensor], *, zeros_outside: bool
+    ) -> bool:
+        numbers = [entry.number for entry in entries]
+        return merge(self.blocks, self.block, numbers, (targets, sources), zeros_outside=zeros_outside)
 
     def inside(self, slot: Slot) -> Tensor:
         """For all scalars of a slot, one inside the block and zero outside; an integer of the scalars' size."""

@@ -15,6 +15,7 @@ from bcsc import models
 from bcsc.choices import GRANULARITIES, MASKS
 from bcsc.distributed.block_gradients import sum_gradients
 from bcsc.distributed.collectives import Ranks
+from tests.without_numba import without_numba
 
 WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "bincount", "argsort", "sort", "equal")
 SPECIAL = [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 2.0**-120, 3e38]
@@ -147,8 +148,13 @@ tensors = st.lists(
 )
 
 
-@given(tensors, st.sampled_from(MASKS), st.sampled_from(GRANULARITIES), st.integers(0, 1000))
-def test_every_mask_does_what_its_words_say_to_the_bit(drawn, mask: str, granularity: str, seed: int) -> None:
+@given(tensors, st.sampled_from(MASKS), st.sampled_from(GRANULARITIES), st.integers(0, 1000), st.booleans())
+def test_every_mask_does_what_its_words_say_to_the_bit(drawn, mask: str, granularity: str, seed: int, numba) -> None:
+    with without_numba(really=not numba):
+        check_mask(drawn, mask, granularity, seed)
+
+
+def check_mask(drawn, mask: str, granularity: str, seed: int) -> None:
     parameters = [nn.Parameter(special_tensor(*each, seed + i)) for i, each in enumerate(drawn)]
     num_units = {
         "element": sum(p.numel() for p in parameters),

@@ -1,8 +1,5 @@
 """The fast way against the general one: the same bits, the same state, and no crash where it cannot be taken."""
 
-import importlib
-import sys
-
 import pytest
 import torch
 from hypothesis import given
@@ -11,9 +8,11 @@ from torch import Tensor, nn
 
 import bcsc
 from bcsc.choices import GRANULARITIES, MASKS
+from bcsc.kernels import passes
 from bcsc.optim import block_cyclic
-from bcsc.optim.kernels import one_pass
+from bcsc.optim.fast import sgd
 from tests.unit.runs import tiny_run
+from tests.without_numba import without_numba
 
 pytest.importorskip("numba")
 
@@ -47,7 +46,7 @@ def trained(drawn, options: dict, *, fast: bool, mask: str, granularity: str, se
     taken: list[bool] = []
     way, block_cyclic.step_as_sgd = (
         block_cyclic.step_as_sgd,
-        ((lambda *a: taken.append(one_pass.step_as_sgd(*a)) or taken[-1]) if fast else lambda *_: False),
+        ((lambda *a: taken.append(sgd.step_as_sgd(*a)) or taken[-1]) if fast else lambda *_: False),
     )
     try:
         for step in range(5):
@@ -127,22 +126,22 @@ def test_what_it_cannot_do_is_left_to_the_general_way() -> None:
     def taken(base: torch.optim.Optimizer, p: Tensor) -> bool:
         optimizer = bcsc.BlockCyclic(base, 2)
         steps_of(optimizer, p)
-        return one_pass.step_as_sgd(base, optimizer.epoch_blocks(), 0, "update")
+        return sgd.step_as_sgd(base, optimizer.epoch_blocks(), 0, "update")
 
-    def sgd(p: Tensor, **more: object) -> torch.optim.SGD:
+    def built(p: Tensor, **more: object) -> torch.optim.SGD:
         return torch.optim.SGD([p], **{"lr": 0.1, "momentum": 0.9, **more})
 
     p = nn.Parameter(torch.ones(10))
-    assert taken(sgd(p), p)
-    watched = sgd(p)
+    assert taken(built(p), p)
+    watched = built(p)
     watched.register_step_pre_hook(lambda *_: None)
     assert not taken(watched, p)
-    assert not taken(sgd(p, lr=torch.tensor(0.1)), p)
+    assert not taken(built(p, lr=torch.tensor(0.1)), p)
     assert not taken(torch.optim.Adam([p]), p)
     half = nn.Parameter(torch.ones(10, dtype=torch.bfloat16))
-    assert not taken(sgd(half), half)
+    assert not taken(built(half), half)
     gaps = nn.Parameter(torch.ones(10, 2)[:, 0])
-    assert not taken(sgd(gaps), gaps)
+    assert not taken(built(gaps), gaps)
 
 
 def test_before_a_momentum_is_there_the_general_way_makes_it() -> None:
@@ -150,9 +149,9 @@ def test_before_a_momentum_is_there_the_general_way_makes_it() -> None:
     base = torch.optim.SGD([p], lr=0.1, momentum=0.9)
     optimizer = bcsc.BlockCyclic(base, 2)
     p.grad = torch.ones(10)
-    assert not one_pass.step_as_sgd(base, optimizer.epoch_blocks(), 0, "update")
+    assert not sgd.step_as_sgd(base, optimizer.epoch_blocks(), 0, "update")
     optimizer.step()
-    assert one_pass.step_as_sgd(base, optimizer.epoch_blocks(), 1, "update")
+    assert sgd.step_as_sgd(base, optimizer.epoch_blocks(), 1, "update")
 
 
 def test_a_graph_that_has_kept_a_parameter_notices_that_it_has_moved() -> None:
@@ -160,7 +159,7 @@ def test_a_graph_that_has_kept_a_parameter_notices_that_it_has_moved() -> None:
     optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1), 2)
     product = (p * x).sum()
     p.grad = torch.ones(3)
-    assert one_pass.step_as_sgd(optimizer.base, optimizer.epoch_blocks(), 0, "update")
+    assert sgd.step_as_sgd(optimizer.base, optimizer.epoch_blocks(), 0, "update")
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         product.backward()
 
@@ -168,63 +167,54 @@ def test_a_graph_that_has_kept_a_parameter_notices_that_it_has_moved() -> None:
 @pytest.mark.parametrize("mask", MASKS)
 def test_a_run_measures_the_same_with_and_without_numba(mask: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[bool] = []
-    real = one_pass.step_as_sgd
+    real = sgd.step_as_sgd
     monkeypatch.setattr(block_cyclic, "step_as_sgd", lambda *a: calls.append(real(*a)) or calls[-1])
     fast = tiny_run.train(tmp_path / "with", mask=mask, epochs=2).history
-    monkeypatch.setattr(one_pass, "kernels", lambda: None)
-    general = tiny_run.train(tmp_path / "without", mask=mask, epochs=2).history
+    with without_numba():
+        general = tiny_run.train(tmp_path / "without", mask=mask, epochs=2).history
     assert any(calls[: len(calls) // 2])
     assert not any(calls[len(calls) // 2 :])
     for one, other in zip(fast, general, strict=True):
-        assert (one.train_loss, one.test_loss, one.test_accuracy) == (
+        assert (one.train_loss, one.train_loss_std, one.test_loss, one.test_accuracy) == (
             other.train_loss,
+            other.train_loss_std,
             other.test_loss,
             other.test_accuracy,
         )
 
 
-@pytest.fixture
-def fresh_caches():
-    caches = (one_pass.kernels, one_pass.rounding_width)
-    for cached in caches:
-        cached.cache_clear()
-    yield
-    for cached in caches:
-        cached.cache_clear()
+MISTAKES = ["fails", "rounds otherwise", "moves everything"]
 
 
-def test_without_numba_the_general_way_stays(monkeypatch: pytest.MonkeyPatch, fresh_caches) -> None:
-    p, q = nn.Parameter(torch.ones(10)), nn.Parameter(torch.ones(10))
-    with_numba = steps_of(bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1, momentum=0.9), 2), p)
-    one_pass.kernels.cache_clear()
-    monkeypatch.setitem(sys.modules, "bcsc.optim.kernels.compiled", None)
-    assert one_pass.kernels() is None
-    without = steps_of(bcsc.BlockCyclic(torch.optim.SGD([q], lr=0.1, momentum=0.9), 2), q)
-    assert torch.equal(with_numba, without)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_kernel_that_fails_or_rounds_or_masks_otherwise_is_not_used(mistake, monkeypatch) -> None:
+    real = sgd.compiled_sgd
 
+    def compiled(dtype, label_dtype, flags):
+        def kernel(addresses, rows, begin, end, width, sizes, block, zero, rate, *numbers):
+            if mistake == "fails":
+                raise SystemError("LLVM is out of order")
+            wrong = flags._replace(mask="gradient") if mistake == "moves everything" else flags
+            rate = rate * 1.0000001 if mistake == "rounds otherwise" else rate
+            real(dtype, label_dtype, wrong)(
+                addresses, rows, begin, end, width, sizes, block, zero, type(zero)(rate), *numbers
+            )
 
-@pytest.mark.parametrize("mistake", ["fails", "rounds otherwise"])
-def test_a_kernel_that_fails_or_rounds_otherwise_is_not_used(mistake, monkeypatch, fresh_caches) -> None:
-    def kernel(*_arguments: object) -> None:
+        return kernel
+
+    monkeypatch.setattr(sgd, "compiled_sgd", compiled)
+    monkeypatch.setattr(passes, "TOLD", [])
+    sgd.rounding_width.cache_clear()
+    try:
+        p = nn.Parameter(torch.ones(10))
+        optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1, momentum=0.9), 2)
         if mistake == "fails":
-            raise SystemError("LLVM is out of order")
-
-    monkeypatch.setattr(one_pass, "sgd_kernel", lambda flags: kernel)
-    p = nn.Parameter(torch.ones(10))
-    optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1, momentum=0.9), 2)
-    moved = steps_of(optimizer, p)
-    assert (moved != 1).all()
-    assert not one_pass.step_as_sgd(optimizer.base, optimizer.epoch_blocks(), 0, "update")
-
-
-def test_kernels_compile_where_nothing_can_be_kept_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = importlib.import_module("bcsc.optim.kernels.compiled")
-    plain = compiled.njit
-
-    def njit(**options: object):
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return plain(**options)
-
-    monkeypatch.setattr(compiled, "njit", njit)
-    assert compiled.compiled(lambda x: x + 1)(1) == 2
+            with pytest.warns(RuntimeWarning, match="Numba is installed but does not work here") as told:
+                moved = steps_of(optimizer, p)
+            assert len(told) == 1
+        else:
+            moved = steps_of(optimizer, p)
+        assert (moved != 1).all()
+        assert not sgd.step_as_sgd(optimizer.base, optimizer.epoch_blocks(), 0, "update")
+    finally:
+        sgd.rounding_width.cache_clear()

@@ -1,0 +1,1 @@
+"""Loops that go over memory once; compiled by Numba where it is installed."""

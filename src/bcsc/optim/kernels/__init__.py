@@ -1,1 +1,0 @@
-"""Steps in one pass over memory, for numbers on the CPU; compiled by Numba where it is installed."""

@@ -1,0 +1,17 @@
+"""As on a machine without Numba."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
+from bcsc.kernels import passes
+from bcsc.optim.fast import outside, sgd
+
+
+@contextmanager
+def without_numba(*, really: bool = True) -> Iterator[None]:
+    """No compiled loop is found, unless not really."""
+    with ExitStack() as patches:
+        for module in (passes, sgd, outside) if really else ():
+            patches.enter_context(mock.patch.object(module, "compiled_loops", return_value=None))
+        yield
