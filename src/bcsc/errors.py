@@ -75,9 +75,11 @@ def in_short(value: object) -> str:
 
 
 def check_at_least(name: str, value: object, least: int) -> int:
-    """``value`` as an integer of at least ``least``; booleans and floats are not integers here."""
+    """``value`` as an integer of at least ``least`` that fits 64 bits; booleans and floats are not integers here."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidArgumentError(f"{name} must be a whole number of at least {least}, got {in_short(value)}.")
+    if int(value) > LARGEST:
+        raise InvalidArgumentError(f"{name} must be a whole number of at most {LARGEST}, got {in_short(value)}.")
     return int(value)
 
 

@@ -148,3 +148,12 @@ def test_saved_in_two_processes_it_goes_on_in_one(of_two_ranks: Any, case: tuple
     resumed = alone(*case)
     resumed.load(of_two_ranks[1] / "-".join(case))
     torch.testing.assert_close(resumed.run(), of_two_ranks[0][0][case][0], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("lost", ["param_groups", "state", "block_cyclic"])
+@pytest.mark.parametrize("instead", [None, [], "text", 1])
+def test_what_is_no_state_is_refused(lost: str, instead: object) -> None:
+    training = Training(Ranks(), next(iter(BASES)), "update")
+    state = bcsc.DistributedState(training.network, training.optimizer)
+    with pytest.raises(StateMismatchError, match="is not"):
+        state.load_state_dict({**state.state_dict(), lost: instead})

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import nn
 
+from bcsc.errors import StateMismatchError, in_short
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.masking import given_gradients
 from bcsc.optim.state_check import OWN_STATE
@@ -44,11 +45,16 @@ class DistributedState:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken, to the bit; a state of another set-up is refused."""
-        names = [name for group in state_dict["param_groups"] for name in group["params"]]
-        numbers = {name: number for number, name in enumerate(names)}
-        groups = [
-            {**group, "params": [numbers[name] for name in group["params"]]} for group in state_dict["param_groups"]
-        ]
-        has_state = state_dict[OWN_STATE]["stateful"] > 0
-        state = {numbers[name]: entry for name, entry in state_dict["state"].items() if has_state}
-        self.optimizer.load_state_dict({"state": state, "param_groups": groups, OWN_STATE: state_dict[OWN_STATE]})
+        try:
+            names = [name for group in state_dict["param_groups"] for name in group["params"]]
+            numbers = {name: number for number, name in enumerate(names)}
+            groups = [
+                {**group, "params": [numbers[name] for name in group["params"]]} for group in state_dict["param_groups"]
+            ]
+            own = state_dict[OWN_STATE]
+            state = {numbers[name]: entry for name, entry in state_dict["state"].items() if own["stateful"] > 0}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StateMismatchError(
+                f"This is not the state of a DistributedState ({in_short(error)}). Load what state_dict() returned."
+            ) from error
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups, OWN_STATE: own})

@@ -1,6 +1,6 @@
 """Where a run stands: the epoch and the inner step inside it."""
 
-from bcsc.errors import LARGEST, InvalidArgumentError, check_at_least
+from bcsc.errors import check_at_least
 
 
 class Position:
@@ -45,10 +45,7 @@ class Position:
 
     def restore(self, epoch: int, step: int) -> None:
         """Go to inner step ``step`` of ``epoch``."""
-        for name, value in (("epoch", epoch), ("step", step)):
-            if check_at_least(name, value, 0) > LARGEST:
-                raise InvalidArgumentError(f"{name} must be a whole number of at most {LARGEST}.")
-        self.epoch, self.step = int(epoch), int(step)
+        self.epoch, self.step = check_at_least("epoch", epoch, 0), check_at_least("step", step, 0)
         self._restored, self.is_told = True, False
 
     def advance(self, steps_per_epoch: int | None = None) -> None:

@@ -39,7 +39,7 @@ def check_base_state(base: Optimizer, saved: Mapping[str, Any]) -> None:
 
 def num_stateful(state_dict: Mapping[str, Any]) -> int:
     """Of how many parameters a base has saved a state."""
-    return sum(bool(entry) for entry in state_dict.get("state", {}).values())
+    return sum(isinstance(entry, Mapping) and len(entry) > 0 for entry in state_dict.get("state", {}).values())
 
 
 def check_complete(saved: Mapping[str, Any]) -> None:

@@ -162,7 +162,7 @@ def find_optimizer(name: str) -> type[Optimizer]:
         return OPTIMIZERS[check_choice("optimizer (or package.module:Name)", name.lower(), OPTIMIZERS)]
     try:
         kind: object = getattr(importlib.import_module(module_name), kind_name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last of a relative place
         raise InvalidArgumentError(f"There is no optimizer {name} here: {error}. Install its package first.") from error
     if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
         raise InvalidArgumentError(f"{name} is a {type(kind).__name__}, not a subclass of torch.optim.Optimizer.")

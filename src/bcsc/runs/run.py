@@ -119,7 +119,7 @@ def checked_options(options: RunOptions | None) -> RunOptions:
 
 def checked_folder(out: Path | str) -> Path:
     """The run's folder, which has a name."""
-    if not isinstance(out, str | Path) or not str(out):
+    if not isinstance(out, str | Path) or not str(out) or "\0" in str(out):
         raise InvalidArgumentError(f"out must be the path of the run's folder, got {out!r}.")
     return Path(out)
 

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bcsc.choices import GRANULARITIES, MASKS
-from bcsc.distributed.block_gradients import indices_by_label, packed, sum_before_steps, sum_gradients, unpack_
+from bcsc.distributed.block_gradients import (
+    active_block_hook,
+    indices_by_label,
+    packed,
+    sum_before_steps,
+    sum_gradients,
+    unpack_,
+)
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.seeding import stream
 from tests.ranks_in_threads import in_threads
@@ -94,3 +101,46 @@ def test_who_removes_the_hook_steps_alone():
     for p in own:
         p.grad = torch.ones_like(p)
     optimizer.step()
+
+
+class Bucket:
+    """The gradients of all parameters end to end, as DDP hands them to a hook."""
+
+    def __init__(self, own: list[nn.Parameter]) -> None:
+        self._parameters, self._buffer = own, torch.arange(1.0, 1 + sum(p.numel() for p in own))
+
+    def buffer(self) -> torch.Tensor:
+        return self._buffer
+
+    def parameters(self) -> list[nn.Parameter]:
+        return self._parameters
+
+    def gradients(self) -> list[torch.Tensor]:
+        parts = torch.split(self._buffer, [p.numel() for p in self._parameters])
+        return [part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)]
+
+
+class Sent:
+    """A sum over two ranks that have the same numbers."""
+
+    def __init__(self, message: torch.Tensor, async_op: bool) -> None:
+        self.future: torch.futures.Future = torch.futures.Future()
+        self.future.set_result([message.mul_(2)])
+
+    def get_future(self) -> torch.futures.Future:
+        return self.future
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_hook_gives_the_mean_inside_the_block_and_outside_too_or_zero(mask, monkeypatch):
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    monkeypatch.setattr("torch.distributed.all_reduce", Sent)
+    own = parameters()
+    optimizer = optimizer_of(own, mask)
+    for block in range(3):
+        bucket = Bucket(own)
+        whole = bucket.buffer().clone()
+        inside = packed(optimizer.epoch_blocks().labels) == block
+        found = active_block_hook(optimizer, bucket).wait()
+        assert torch.equal(found, whole if mask == "update" else torch.where(inside, whole, 0))
+        optimizer.advance()

@@ -207,7 +207,7 @@ def test_a_state_is_loaded_or_refused_before_anything_is_changed(damage) -> None
         ({"step": 10**9}, "The saved step is beyond the 8 batches of an epoch"),
         ({"step": 9}, "The saved step is beyond the 8 batches of an epoch"),
         ({"step": None}, "step must be a whole number of at least 0, got None"),
-        ({"epoch": 2**63}, "epoch must be a whole number of at most"),
+        ({"epoch": 2**63}, "epoch must be a whole number of at most 9223372036854775807, got 9223372036854775808"),
         ({"seed": None}, "seed was None, is 0"),
     ],
 )

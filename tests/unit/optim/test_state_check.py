@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.optim import SGD, Adadelta, Adafactor, Adam, Optimizer, lr_scheduler
 
 import bcsc
 from bcsc.errors import BcscError, StateMismatchError
 from bcsc.optim.state_check import is_safe
+from tests.hostile import VALUES, changed, places
 
 BASES: dict[str, Callable[[Any], Optimizer]] = {
     "fused SGD": lambda p: SGD(p, lr=0.1, momentum=0.9, fused=True),
@@ -278,3 +281,20 @@ def test_the_message_names_what_was_expected() -> None:
         r"should be torch.float32 of shape \(2, 3\). Load what state_dict\(\) returned",
     ):
         optimizer.load_state_dict(state)
+
+
+SAVED = {base: stepped(build).state_dict() for base, build in BASES.items()}
+
+
+@given(base=st.sampled_from(list(BASES)), data=st.data(), value=VALUES, gone=st.booleans())
+def test_any_value_anywhere_in_a_state_is_refused_or_can_be_stepped_with(base, data, value, gone) -> None:
+    new = () if gone else (("state", "text"), ("state", 0, "text"))
+    state = changed(SAVED[base], data.draw(st.sampled_from([*places(SAVED[base]), *new])), value, gone=gone)
+    optimizer = stepped(BASES[base], steps=1)
+    before = everything_in(optimizer)
+    try:
+        optimizer.load_state_dict(state)
+    except BcscError:
+        assert everything_in(optimizer) == before
+    else:
+        optimizer.step()

@@ -37,6 +37,7 @@ def test_a_path_into_torch_is_the_optimizer_of_that_name() -> None:
         ({"optimizer": "no_such_package:Adam"}, "no optimizer no_such_package:Adam here: No module named"),
         ({"optimizer": "tests.sign_descent:SignAscent"}, "has no attribute 'SignAscent'. Install its package"),
         ({"optimizer": ":Adam"}, "There is no optimizer :Adam here"),
+        ({"optimizer": "..torch:Adam"}, r"There is no optimizer \.\.torch:Adam here"),
         ({"optimizer": "torch.nn:Linear"}, "torch.nn:Linear is a type, not a subclass of torch.optim.Optimizer"),
         ({"optimizer": "torch:pi"}, "torch:pi is a float"),
         ({"optimizer": "signdescent"}, r"optimizer \(or package.module:Name\) must be one of adafactor"),

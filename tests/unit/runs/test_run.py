@@ -327,8 +327,9 @@ def test_what_has_no_meaning_for_own_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="run takes a RunSpec, got dict"):
         bcsc.run({"data": "mnist"}, tmp_path)
     for call in (partial(bcsc.run, SPEC), partial(bcsc.train, nn.Linear(1, 2), data, data)):
-        for out in (None, "", 3):
-            with pytest.raises(InvalidArgumentError, match=f"out must be the path of the run's folder, got {out!r}"):
+        for out in (None, "", 3, "a\0b"):
+            message = re.escape(f"out must be the path of the run's folder, got {out!r}")
+            with pytest.raises(InvalidArgumentError, match=message):
                 call(out=out)
         for options in ({}, {"restart": True}, False):
             with pytest.raises(InvalidArgumentError, match="options must be RunOptions, got (dict|bool)"):
