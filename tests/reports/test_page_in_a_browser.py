@@ -43,6 +43,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     write_study(root / "cifar10", "cifar10", epochs=6, models=["lenet4", "vgg19"])
     for seed in (0, 1, 2):
         explode(root / "cifar10" / "runs" / f"lenet4-adagrad-seed-{seed}")
+        explode(root / "cifar10" / "runs" / f"vgg19-adagrad-seed-{seed}", epochs=1)
     write_study(root / "compute", "compute", epochs=2, seeds=[0, 1])
     write_run(root / "diverged", RunSpec(epochs=4), state="diverged", epochs_done=1, accuracy=lambda *_: float("nan"))
     (write_run(root / "damaged", RunSpec(epochs=1)) / "summary.json").write_text("{")
@@ -188,6 +189,16 @@ def test_losses_are_shown_on_a_log_axis_that_no_exploding_method_stretches(brows
     assert layout_of(browser)["yaxis"]["type"] == "linear"
     click(browser, "#cifar10 label:has(input[name='cifar10-log-x'])")
     assert layout_of(browser)["xaxis"]["type"] == "log"
+
+
+def test_a_method_that_leaves_a_chart_is_named_in_it(browser: Browser) -> None:
+    assert layout_of(browser).get("annotations", []) == []
+    click(browser, "#cifar10 label:has(input[value='test_loss'])")
+    (note,) = layout_of(browser)["annotations"]
+    assert note["text"].startswith("AdaGrad: above, ends at ")
+    assert layout_of(browser, "cifar10-chart-1").get("annotations", []) == [], "it comes back after an epoch"
+    click(browser, "#cifar10 .arms label:has(input[value='AdaGrad'])")
+    assert layout_of(browser).get("annotations", []) == [], "it is hidden"
 
 
 def test_charts_have_tools_and_none_of_them_sends_anything_anywhere(browser: Browser) -> None:

@@ -2,19 +2,20 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bcsc.errors import DamagedRunError, Interrupted, InvalidArgumentError, check_choice
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down
-from bcsc.experiments.experiment import Experiment
-from bcsc.experiments.plan_file import read_plan
+from bcsc.experiments.experiment import Cell, Experiment
+from bcsc.experiments.plan_file import at, named_by_line, read_plan
 
 if TYPE_CHECKING:
     from bcsc.experiments.campaigns.campaign import Engine, Outcome
     from bcsc.experiments.campaigns.progress import Board
     from bcsc.reports.claims import Verdict
+    from bcsc.runs.spec import RunSpec
 
 CUTS = ("epochs", "models", "seeds", "blocks", "subset", "conditions", "arms")
 
@@ -174,16 +175,48 @@ def find_plan(plan: Path | str) -> tuple[Experiment, str | None]:
         return EXPERIMENTS[check_choice("The experiment, if it is no TOML file,", plan, EXPERIMENTS)], None
     from bcsc.runs.build import check_setting
 
-    return read_plan(Path(plan), check_setting)
+    experiment, text = read_plan(Path(plan), check_setting)
+    with named_by_line(text, str(plan)):
+        check_together(experiment)
+    return experiment, text
+
+
+def check_together(experiment: Experiment) -> None:
+    """Refuse settings that do not fit each other: options and an optimizer, numbers of samples and a data set."""
+    from bcsc.data.registry import find_source
+    from bcsc.runs.build import checked_optimizer
+
+    labels = [arm.label for arm in experiment.arms]
+    for cell, spec in specs_of(experiment).items():
+        arm, source = labels.index(experiment.arm_labels()[cell.arm]), find_source(spec.data)
+        with at("arm", arm, "optimizer_options"):
+            checked_optimizer(spec)
+        if spec.subset is not None:
+            with at("arm", arm, "subset") if "subset" in experiment.arms[arm].settings else at("recipe", "subset"):
+                source.check_subset(spec.subset)
+        if experiment.tuning is not None:
+            with at("tuning", "validation"):
+                source.check_held_out(experiment.tuning.validation, spec.subset)
 
 
 def check_subset(experiment: Experiment) -> None:
     """Refuse more samples than a data set of the experiment has, before the first run starts."""
-    from bcsc.data.registry import SOURCES
+    from bcsc.data.registry import find_source
 
-    for planned in experiment.runs():
-        if planned.spec.subset is not None and planned.spec.data in SOURCES:
-            SOURCES[planned.spec.data].check_subset(planned.spec.subset)
+    for spec in specs_of(experiment).values():
+        if spec.subset is not None:
+            find_source(spec.data).check_subset(spec.subset)
+
+
+def specs_of(experiment: Experiment) -> "dict[Cell, RunSpec]":
+    """A run of every cell, with the recipe's own value where one is still to be found."""
+    from bcsc.experiments.tuning import tuned_in
+
+    found = {cell: (settings, tuned_in(settings)) for cell, settings in experiment.cells().items()}
+    return {
+        cell: replace(experiment.recipe, **{name: value for name, value in settings.items() if name not in open_ones})
+        for cell, (settings, open_ones) in found.items()
+    }
 
 
 def check_goes_on(out: Path, wanted: Experiment) -> None:

@@ -18,7 +18,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Row], str]]] = {
     "epochs": ("epochs_done", lambda row: f"{row['epochs_done']}/{row['epochs']}"),
     "data": ("data", lambda row: row["data"]),
     "model": ("model", lambda row: row["model"]),
-    "method": ("method", lambda row: row["method"]),
+    "method": ("method", lambda row: method_of(row)),
     "M": ("blocks", lambda row: str(row["blocks"])),
     "rate": ("lr", lambda row: "default" if row["lr"] is None else f"{row['lr']:g}"),
     "seed": ("seed", lambda row: str(row["seed"])),
@@ -62,14 +62,20 @@ def describe(path: Path) -> Row:
         "data": spec.data,
         "model": spec.model,
         "method": spec.method,
+        "optimizer": spec.optimizer,
         "blocks": 1 if spec.method == "sgd" else spec.blocks,
-        "lr": spec.lr,
+        "lr": spec.learning_rate,
         "seed": spec.seed,
         "accuracy": summary.test_accuracy["final"] if summary.test_accuracy else None,
         "held_out": spec.validation,
         "seconds": summary.seconds,
         "message": summary.message,
     }
+
+
+def method_of(row: Row) -> str:
+    """The method, and the optimizer where it is not plain SGD."""
+    return str(row["method"]) if row["optimizer"] == "sgd" else f"{row['method']}, {row['optimizer']}"
 
 
 def in_order(rows: Sequence[Row], column: str) -> list[Row]:

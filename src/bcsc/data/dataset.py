@@ -51,10 +51,7 @@ class DataSet:
     def held_out(self, num_samples: int, seed: int) -> "DataSet":
         """The same data set with a part of the training samples, as they are, in the place of the test set."""
         total = len(self.train_labels)
-        if not 1 <= num_samples < total:
-            raise InvalidArgumentError(
-                f"validation must be from 1 to {total - 1} of the {total} training samples, got {num_samples}."
-            )
+        self.source.check_held_out(num_samples, total)
         held = stratified_sample(self.train_labels, num_samples, stream(seed, "validation"))
         kept = torch.ones(total, dtype=torch.bool).index_fill_(0, held, False)
         return replace(

@@ -56,6 +56,14 @@ class Source:
                 f"subset must be from 1 to the {most} training samples of {self.title}, got {num_samples}."
             )
 
+    def check_held_out(self, num_samples: int, total: int | None = None) -> None:
+        """Refuse to hold out so many samples that none is left to train on."""
+        total = sum(self.train_counts) if total is None else total
+        if not 1 <= num_samples < total:
+            raise InvalidArgumentError(
+                f"validation must be from 1 to {total - 1} of the {total} training samples, got {num_samples}."
+            )
+
     def missing(self, root: Path) -> list[str]:
         """The files that are not there."""
         return [name for name in self.files if find_file(root / self.folder, name) is None]

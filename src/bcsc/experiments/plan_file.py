@@ -79,11 +79,18 @@ def experiment_from_toml(text: str, name: str, where: str, check: Check | None =
         plan = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
         raise InvalidArgumentError(f"{where} is not a TOML file: {error}") from error
-    try:
+    with named_by_line(text, where):
         experiment = _experiment(plan, name)
         if check is not None:
             _check_values(plan, check)
         return experiment
+
+
+@contextmanager
+def named_by_line(text: str, where: str) -> Iterator[None]:
+    """Say of a misplaced mistake in which line of the plan it is."""
+    try:
+        yield
     except MisplacedError as mistake:
         words = " ".join(str(part + 1) if isinstance(part, int) else part for part in mistake.place)
         raise InvalidArgumentError(f"{where}, line {line_of(text, mistake.place)} ({words}): {mistake}") from mistake
@@ -262,13 +269,22 @@ def _claim(index: int, table: Any, experiment: Experiment) -> PlannedClaim:
         sayings = tuple(read_saying(sentence, arm_names(experiment), periods) for sentence in sentences)
         if ends["from"] == ends["to"] and any(saying.kind == "falls" for saying in sayings):
             raise InvalidArgumentError("To fall there must be two conditions: from one to the other.")
-    statement = table.get("statement", ", and ".join(sentences) + ".")
+    statement = table.get("statement", f"{filled_in(', and '.join(sentences), experiment)}.")
     return PlannedClaim(
         table.get("name", as_file_name(f"{experiment.name} {statement}")),
         statement,
         table.get("source", experiment.source),
         tuple(replace(saying, conditions=(ends["from"], ends["to"])) for saying in sayings),
     )
+
+
+def filled_in(statement: str, experiment: Experiment) -> str:
+    """The statement with ``BCSC M={M}`` called as in the table, where there is one M alone."""
+    labels = experiment.arm_labels()
+    for label in dict.fromkeys(labels.values()):
+        in_table = [name for name, planned in labels.items() if planned == label]
+        statement = statement.replace(label, in_table[0]) if len(in_table) == 1 else statement
+    return statement
 
 
 def arm_names(experiment: Experiment) -> list[str]:

@@ -57,13 +57,21 @@ class Decision:
     warnings: tuple[str, ...] = ()
 
     @property
+    def choice(self) -> str:
+        """What was chosen."""
+        return ", ".join(f"{name} = {value}" for name, value in self.settings.items()) or "nothing"
+
+    @property
+    def tried(self) -> list[str]:
+        """Every candidate, and its accuracy on held-out samples."""
+        return [f"{', '.join(map(str, c.settings.values()))}: {c.percentage}" for c in self.candidates]
+
+    @property
     def words(self) -> str:
         """What was decided and why, in a line."""
-        chosen = ", ".join(f"{name} = {value}" for name, value in self.settings.items()) or "nothing"
-        tried = [f"{', '.join(map(str, c.settings.values()))}: {c.percentage}" for c in self.candidates]
-        reasons = [f"on held-out samples {'; '.join(tried)}"] if tried else []
+        reasons = [f"on held-out samples {'; '.join(self.tried)}"] if self.candidates else []
         reasons += [f"{self.seconds_per_epoch:.2f} s per epoch"] if self.seconds_per_epoch is not None else []
-        return f"{chosen} ({', '.join(reasons)})" + "".join(f"; {warning}" for warning in self.warnings)
+        return f"{self.choice} ({', '.join(reasons)})" + "".join(f"; {warning}" for warning in self.warnings)
 
 
 def decide(experiment: Experiment, out: Path, carry_out: CarryOut) -> dict[Cell, Decision]:

@@ -110,9 +110,10 @@ class Verdict:
 
 
 def judge(claims: Sequence[Claim], studies: Sequence[Study]) -> list[Verdict]:
-    """A verdict for every claim, on the studies of the package's plans, and for those of the other studies."""
+    """A verdict for every claim where there are studies of the package's plans, and for those of the other studies."""
     named = [study for study in studies if study.is_named]
-    found = [verdict_on(claim, [study for study in named if study.name in claim.rules]) for claim in claims]
+    some = claims if named else ()
+    found = [verdict_on(claim, [study for study in named if study.name in claim.rules]) for claim in some]
     for study in studies:
         if not study.is_named:
             own = [Claim(c.name, c.statement, c.source, {study.name: c.sayings}) for c in study.claims]

@@ -39,6 +39,10 @@ LINES: Mapping[str, dict[str, Any]] = {
     "test_loss": {"color": "tab:red", "label": "test loss", "linestyle": "--"},
     "test_accuracy": {"color": "tab:green", "label": "test accuracy"},
 }
+NOTE_STYLE: Mapping[str, Any] = {  # readable over whatever lines are below it
+    "fontsize": 7,
+    "bbox": {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5},
+}
 ACCURACIES = "accuracy"
 TITLES = (ACCURACIES, *(axis.replace("_", "-") for axis in AXES))
 WITHOUT_DATE: Mapping[str, dict[str, None]] = {
@@ -156,7 +160,7 @@ def _draw_arm(losses: "Axes", accuracy: "Axes", curves: Curves, axis: Axis) -> N
         panel.plot(positions, curve.mean, **_line_style(positions), **LINES[name])
     highest = max(finite([*curves.quantities["train_loss"].mean, *curves.quantities["test_loss"].mean]), default=0.0)
     if highest > losses.get_ylim()[1]:
-        losses.text(0.03, 0.97, f"loss up to {highest:.2g}", fontsize=7, va="top", transform=losses.transAxes)
+        losses.text(0.03, 0.97, f"loss up to {highest:.2g}", va="top", transform=losses.transAxes, **NOTE_STYLE)
     _note_below(accuracy, {"accuracy ": curves.quantities["test_accuracy"].mean})
 
 
@@ -196,7 +200,7 @@ def _note_below(panel: "Axes", lines: Mapping[str, Sequence[float]]) -> None:
     lowest = {name: min(finite(line), default=math.inf) for name, line in lines.items()}
     notes = [f"{name}down to {low:.3g}" for name, low in lowest.items() if low < panel.get_ylim()[0]]
     if notes:
-        panel.text(0.03, 0.03, "\n".join(notes), fontsize=7, va="bottom", transform=panel.transAxes)
+        panel.text(0.03, 0.03, "\n".join(notes), va="bottom", transform=panel.transAxes, **NOTE_STYLE)
 
 
 def _scale(panel: "Axes", direction: str, limits: tuple[float, float]) -> None:

@@ -21,7 +21,8 @@ from bcsc.reports.curves import (
     curves_of,
     loss_limits,
 )
-from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, table_of
+from bcsc.reports.decisions import decisions_of
+from bcsc.reports.tables import ABOUT_THE_BUDGET, WHAT_IS_SPREAD, table_of
 from bcsc.runs.folder import DamagedRun
 from bcsc.runs.record import RunRecord
 from bcsc.runs.spec import spec_to_toml
@@ -56,9 +57,8 @@ def page_of(
     ]
     template = _environment().get_template("page.html")
     return template.render(
-        title=TITLE,
+        title=title_of(list(studies.values())),
         version=__version__,
-        notes=f"{COST_OF_AN_EPOCH} {WHAT_IS_SPREAD}",
         conclusion=conclusion,
         claims=claims,
         num_runs={anchor: len(folders) for anchor, folders in behind.items()},
@@ -72,6 +72,12 @@ def page_of(
         js=Markup(_text("page.js")),
         plotly=Markup(plotly_js()),
     )
+
+
+def title_of(studies: Sequence[Study]) -> str:
+    """That of a plan of one's own where the page is on it alone."""
+    is_own = len(studies) == 1 and studies[0].folder is not None and not studies[0].is_named
+    return studies[0].title if is_own else TITLE
 
 
 def distinct(names: Sequence[str]) -> list[str]:
@@ -127,7 +133,9 @@ def _section(name: str, study: Study, files: Sequence[Path]) -> dict[str, Any]:
         "source": study.source,
         "caveat": study.caveat,
         "compared_by": study.compared_by,
+        "notes": f"{ABOUT_THE_BUDGET[study.budget]} {WHAT_IS_SPREAD}",
         "table": table_of(study),
+        "decisions": decisions_of(study),
         "places": [cell.place for cell in study.runs],
         "files": _downloads(name, files),
         "arms": _arms(study),

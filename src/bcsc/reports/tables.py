@@ -3,19 +3,25 @@
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean, stdev
 from typing import Literal
 
 from bcsc.choices import Period
-from bcsc.experiments.experiment import PERIODS, Cell
+from bcsc.experiments.experiment import PERIODS, Axis, Cell
 from bcsc.experiments.study import Study
 
 COST_OF_AN_EPOCH = (
     "The paper compares by epoch; an epoch of SBC, RBC and BCSC computes M times the gradients of an SGD epoch."
 )
+# What a reader must know of a comparison, by what all methods had as much of.
+ABOUT_THE_BUDGET: Mapping[Axis, str] = {
+    "epochs": COST_OF_AN_EPOCH,
+    "gradient_evaluations": "All methods had equal gradient evaluations.",
+    "seconds": "All methods had equal time on one machine.",
+}
 WHAT_IS_SPREAD = "In tables, ± is the standard deviation over the seeds."
 NOTHING = "-"
 LATEX = {
@@ -108,29 +114,31 @@ def table_of(study: Study) -> Table:
 
     A network or condition that is the same in all rows stands in the title instead.
     """
-    words = {
-        "Network": tuple(cell.network for cell in study.runs),
-        "Condition": tuple(cell.condition for cell in study.runs),
-    }
-    varying = [Column(head, "word", cells) for head, cells in words.items() if len(set(cells)) > 1]
-    common = [cells[0] for cells in words.values() if len(set(cells)) == 1 and cells[0]]
+    places, common = columns_of_places(list(study.runs))
     entries = {(entry.cell, entry.period): entry for entry in entries_of(study)}
     compared = {period for _, period in study.paper}
     numbers = [
         column
         for period, group in PERIODS.items()
-        for column in _columns([entries[cell, period] for cell in study.runs], group, with_paper=period in compared)
+        for column in _columns([entries[cell, period] for cell in study.runs], group, period in compared, not compared)
     ]
     return Table(
         title=", ".join([f"{study.title}: test accuracy (%)", *common]),
-        notes=tuple(sentence(note) for note in (study.caveat, COST_OF_AN_EPOCH, WHAT_IS_SPREAD) if note),
+        notes=tuple(sentence(note) for note in (study.caveat, ABOUT_THE_BUDGET[study.budget], WHAT_IS_SPREAD) if note),
         columns=(
-            *varying,
-            Column("Method", "word", tuple(cell.arm for cell in study.runs)),
+            *places,
             Column("Seeds", "count", tuple(_seeds(study, cell) for cell in study.runs)),
             *numbers,
         ),
     )
+
+
+def columns_of_places(cells: Sequence[Cell]) -> tuple[list[Column], list[str]]:
+    """The network, the condition and the method of each row; and what is the same in all rows, instead of a column."""
+    words = {"Network": tuple(cell.network for cell in cells), "Condition": tuple(cell.condition for cell in cells)}
+    varying = [Column(head, "word", texts) for head, texts in words.items() if len(set(texts)) > 1]
+    common = [texts[0] for texts in words.values() if len(set(texts)) == 1 and texts[0]]
+    return [*varying, Column("Method", "word", tuple(cell.arm for cell in cells))], common
 
 
 def sentence(text: str) -> str:
@@ -144,10 +152,11 @@ def _seeds(study: Study, cell: Cell) -> str:
     return f"{finished}, {diverged} diverged" if diverged else finished
 
 
-def _columns(entries: Sequence[Score], group: str, *, with_paper: bool) -> list[Column]:
+def _columns(entries: Sequence[Score], group: str, with_paper: bool, all_ours: bool) -> list[Column]:
+    """Ours, with the paper's and the difference where it has one; where all is ours, it need not be called so."""
     ours = Column("ours", "ours", tuple(entry.ours for entry in entries), group)
     if not with_paper:
-        return [ours]
+        return [replace(ours, head=group, group="") if all_ours else ours]
     paper = tuple(NOTHING if entry.paper is None else f"{entry.paper:.2f}" for entry in entries)
     difference = tuple(NOTHING if entry.difference is None else f"{entry.difference:+.2f}" for entry in entries)
     return [ours, Column("paper", "paper", paper, group), Column("diff", "diff", difference, group)]
@@ -190,8 +199,7 @@ def to_latex(table: Table) -> str:
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{''.join('l' if column.kind == 'word' else 'r' for column in table.columns)}}}",
         r"\toprule",
-        " & ".join(headings) + r" \\",
-        "".join(rules),
+        *([" & ".join(headings) + r" \\", "".join(rules)] if rules else []),
         _latex_row([column.head for column in table.columns]),
         r"\midrule",
         _latex_body(table),

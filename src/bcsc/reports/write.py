@@ -9,6 +9,7 @@ from bcsc.experiments import first_look
 from bcsc.experiments.study import Study, read_studies
 from bcsc.files import write_whole
 from bcsc.reports.claims import CLAIMS, Verdict, judge
+from bcsc.reports.decisions import decisions_of
 from bcsc.reports.figures import write_figures
 from bcsc.reports.page import distinct, page_of
 from bcsc.reports.tables import table_of, to_csv, to_latex, to_markdown
@@ -66,20 +67,23 @@ def names_of(studies: Sequence[Study]) -> list[str]:
 
 def write_study(study: Study, name: str, folder: Path, figures: Sequence[str] = ("png", "pdf")) -> list[Path]:
     """The table of a study as Markdown, CSV and LaTeX, and its figures in the formats given; returns the files."""
-    table = table_of(study)
-    texts = {"csv": to_csv(study), "tex": to_latex(table), "md": to_markdown(table)}
+    tables = [table for table in (table_of(study), decisions_of(study)) if table is not None]
+    texts = {"csv": to_csv(study), "tex": to_latex(tables[0]), "md": "\n".join(map(to_markdown, tables))}
     for suffix, text in texts.items():
         write_whole(folder / f"{name}.{suffix}", text.encode())
     return [*(folder / f"{name}.{suffix}" for suffix in texts), *write_figures(study, name, folder, figures)]
 
 
 def claims_to_markdown(verdicts: Sequence[Verdict]) -> str:
-    """Every claim with its verdict and cases."""
+    """Every claim with its verdict and cases, then those of which there are no runs here."""
     lines = ["# Claims"]
-    for verdict in verdicts:
-        lines += ["", f"## {verdict.claim.statement}", "", f"**{verdict.sentence}** ({verdict.claim.source})", ""]
+    for verdict in (verdict for verdict in verdicts if verdict.cases):
+        source = f" ({verdict.claim.source})" if verdict.claim.source else ""
+        lines += ["", f"## {verdict.claim.statement}", "", f"**{verdict.sentence}**{source}", ""]
         lines += [
             f"- {case.state}: {case.label}: {case.numbers}{'; ' + case.caveat if case.caveat else ''}"
             for case in verdict.cases
-        ] or ["- no runs here"]
+        ]
+    untested = [f"- {verdict.claim.statement}" for verdict in verdicts if not verdict.cases]
+    lines += ["", "## Claims without runs here", "", *untested] if untested else []
     return "\n".join(lines) + "\n"

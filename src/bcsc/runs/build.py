@@ -172,16 +172,13 @@ def find_optimizer(name: str) -> type[Optimizer]:
 def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     """The optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
     name = spec.optimizer.lower()
-    kind = find_optimizer(spec.optimizer)
-    rate = spec.learning_rate
-    recipe = {"lr": rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
-    taken = inspect.signature(kind).parameters
+    kind, taken = checked_optimizer(spec)
+    recipe = {"lr": spec.learning_rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
     options: dict[str, Any] = {name: value for name, value in recipe.items() if name in taken and value is not None}
     unfused = any(spec.optimizer_options.get(name) for name in ("foreach", "differentiable"))
     if name == "sgd" and torch.device(spec.device).type == "cpu" and not unfused:
         options["fused"] = True  # one operation for the whole step: docs/performance.md
     options |= spec.optimizer_options
-    check_options(spec.optimizer_options, taken, f"{kind.__module__}.{kind.__name__}")
     try:
         base: Optimizer = kind(model.parameters(), **options)
         refuse_base(base, spec.mask)
@@ -192,6 +189,14 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidArgumentError(f"{kind.__module__}.{kind.__name__} refuses {options}: {reason}") from error
     return base
+
+
+def checked_optimizer(spec: RunSpec) -> tuple[type[Optimizer], Mapping[str, inspect.Parameter]]:
+    """The optimizer and what its signature takes, which must be all that the run gives it."""
+    kind = find_optimizer(spec.optimizer)
+    taken = inspect.signature(kind).parameters
+    check_options(spec.optimizer_options, taken, f"{kind.__module__}.{kind.__name__}")
+    return kind, taken
 
 
 def check_options(options: Mapping[str, Any], taken: Mapping[str, inspect.Parameter], name: str) -> None:

@@ -48,7 +48,7 @@ def test_one_command_goes_from_a_file_to_a_verdict_and_again_does_no_work(
     assert main(["compare", str(plan), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "Mine: 6 runs\n" in printed
-    assert "BCSC M={M} over SGD. Holds in 1 network, at 2 epochs, with 3 seeds.\n" in printed
+    assert "BCSC M=8 over SGD. Holds in 1 network, at 2 epochs, with 3 seeds.\n" in printed
     assert printed.endswith(f"report: {out / 'report' / 'index.html'}\n")
     assert main(["compare", str(plan), "--out", str(out)]) == 0
     assert "6 finished before" in capsys.readouterr().out
@@ -56,7 +56,7 @@ def test_one_command_goes_from_a_file_to_a_verdict_and_again_does_no_work(
 
 def test_a_plan_in_python_gives_its_verdicts_and_its_page(plan: Path, tmp_path: Path) -> None:
     comparison = bcsc.compare(plan, tmp_path / "out", subset=100)
-    assert [verdict.sentence for verdict in comparison.verdicts if verdict.cases] == [
+    assert [verdict.sentence for verdict in comparison.verdicts] == [
         "holds so far in 1 network, at 2 epochs, with 3 seeds, only the first 100 training samples"
     ]
     assert {outcome.state for outcome in comparison.outcomes} == {"finished"}
@@ -90,6 +90,16 @@ def test_a_plan_may_grow_in_the_same_folder_but_not_change(
     [
         (PLAN.replace("bcsc", "bscs"), "mine.toml, line 14 (arm 2 method): method must be one of sgd"),
         (PLAN.replace('"SGD"\n', '"SGD"\noptimizer = "no.such:Thing"\n', 1), "line 10 (arm 1 optimizer): There is no"),
+        (
+            PLAN.replace('"sgd"', '"sgd"\noptimizer_options = { nestrov = true }', 1),
+            "line 11 (arm 1 optimizer_options): An",
+        ),
+        (
+            PLAN.replace("epochs = 2", "epochs = 2\nsubset = 5000"),
+            "line 7 (recipe subset): subset must be from 1 to the",
+        ),
+        (PLAN.replace("blocks", "subset = 5000\nblocks"), "line 15 (arm 2 subset): subset must be from 1 to the 1437"),
+        (f"tuning = {{ validation = 1437 }}\n{PLAN}", "line 1 (tuning validation): validation must be from 1 to 1436"),
         ("", "There must be at least one arm"),
     ],
 )

@@ -33,9 +33,9 @@ def test_a_table_with_a_header_says_what_each_run_is_and_how_it_stands(
     assert lines[:5] == [
         "run state epochs data model method M rate seed accuracy",
         "a finished 12/12 cifar10 lenet4 bcsc 4 0.05 2 50.00 %",
-        "b finished 3/3 mnist lenet4 sgd 1 default 0 70.00 %",
-        "c interrupted 4/9 cifar10 lenet4 bcsc 8 default 0 60.00 %",
-        "d diverged 0/9 cifar10 lenet4 bcsc 8 default 0",
+        "b finished 3/3 mnist lenet4 sgd 1 0.1 0 70.00 %",
+        "c interrupted 4/9 cifar10 lenet4 bcsc 8 0.1 0 60.00 %",
+        "d diverged 0/9 cifar10 lenet4 bcsc 8 0.1 0",
     ]
     assert lines[5].startswith("e damaged")
     assert "summary.json cannot be read" in lines[5]
@@ -63,8 +63,13 @@ def test_programs_get_every_run_as_json(root: Path, capsys: pytest.CaptureFixtur
     assert main(["runs", str(root), "--json", "--sort", "accuracy"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [Path(row["run"]).name for row in rows] == list("bcade")
-    assert (rows[0]["accuracy"], rows[0]["lr"], rows[0]["blocks"], rows[0]["epochs_done"]) == (70.0, None, 1, 3)
+    assert (rows[0]["accuracy"], rows[0]["lr"], rows[0]["blocks"], rows[0]["epochs_done"]) == (70.0, 0.1, 1, 3)
     assert rows[-1]["state"] == "damaged"
+
+
+def test_an_optimizer_that_is_not_plain_sgd_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "a", RunSpec(method="sgd", optimizer="pytorch_optimizer:Lion", epochs=1))
+    assert "lenet4 sgd, pytorch_optimizer:Lion 1 default 0" in shown(tmp_path, capsys)[1]
 
 
 def test_no_runs_are_said_to_be_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,11 +52,24 @@ function ends(limits, quantity, logarithmic) {
   const room = 0.04 * (high - low) || 0.1;
   return {autorange: false, range: [low - room, high + room]};
 }
-function layout(chart, section) {
+// What lies wholly outside the ends is named inside them.
+function outside(chart, section, lines) {
+  const quantity = chosen(section, "quantity"), limits = chart.limits[quantity];
+  if (!limits) { return []; }
+  const isBelow = quantity === "test_accuracy";
+  const values = line => line.y[quantity].mean.filter(value => value !== null);
+  const found = lines.filter(line => values(line).length && values(line).every(
+    value => isBelow ? value < limits[0] : value > limits[1]));
+  const text = found.map(line => `${plain(line.arm)}: ${isBelow ? "below" : "above"}, ends at ${values(line).at(-1).toPrecision(3)}`);
+  const place = {xref: "paper", yref: "paper", x: 0.01, xanchor: "left", y: isBelow ? 0.01 : 0.99, yanchor: isBelow ? "bottom" : "top"};
+  return text.length ? [{...place, text: text.join("<br>"), align: "left", showarrow: false}] : [];
+}
+function layout(chart, section, lines) {
   const axis = {gridcolor: style("--line"), linecolor: style("--line"), zeroline: false, automargin: true};
   const scale = name => isOn(section, name) ? {type: "log"} : {type: "linear"};
   const quantity = chosen(section, "quantity");
   return {
+    annotations: outside(chart, section, lines),
     margin: {l: 48, r: 12, t: 34, b: 44}, showlegend: false, hovermode: "x unified",
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: {color: style("--soft"), family: "system-ui, sans-serif", size: 12},
@@ -74,7 +87,7 @@ function draw(section) {
   for (const plot of all(".plot", section)) {
     const chart = page.charts[plot.id];
     const lines = chart.lines.filter(line => !hidden.has(line.arm));
-    Plotly.react(plot, lines.flatMap(line => traces(line, section)), layout(chart, section), {
+    Plotly.react(plot, lines.flatMap(line => traces(line, section)), layout(chart, section, lines), {
       responsive: true, displayModeBar: true, displaylogo: false, plotlyServerURL: "",
       modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"],
       toImageButtonOptions: {format: "svg", filename: `${plot.id}-${chosen(section, "quantity")}`},
