@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 Mask = Literal["update", "gradient", "all"]
 Granularity = Literal["element", "row", "tensor"]
-Order = Literal["cyclic", "random"]
+Order = Literal["cyclic", "random", "bernoulli"]
 Samples = Literal["shuffle-per-block", "one-shuffle", "random", "everything"]
 Schedule = Literal["staircase", "constant", "cosine"]
 Precision = Literal["fp32", "bf16"]

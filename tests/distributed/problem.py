@@ -45,8 +45,12 @@ def trainer(
     parallel: str = "exact",
     batch_size: int = BATCH_SIZE,
     model: nn.Module | None = None,
+    exclude: int | None = None,
+    **options: object,
 ) -> Trainer:
     model = model or network()
+    if exclude is not None:
+        options["exclude"] = [list(model.parameters())[exclude]]
     optimizer, sampler = build_method(
         method,
         base_optimizer(model, base),
@@ -54,6 +58,7 @@ def trainer(
         batch_size=batch_size,
         num_blocks=num_blocks,
         mask=mask,
+        **options,
     )
     division = Division(ranks.rank, ranks.size, "steps" if parallel == "blocks" else "samples")
     device = torch.device("cpu")

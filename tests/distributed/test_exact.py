@@ -17,6 +17,10 @@ CASES = [
     {"num_blocks": 2, "mask": "all", "base": "Adam"},
     {"num_blocks": 3, "mask": "update", "method": "sbc"},
     {"num_blocks": 2, "mask": "gradient", "method": "bcd"},
+    *[{"num_blocks": 2, "mask": mask, "exclude": 2} for mask in ("update", "gradient", "all")],
+    {"num_blocks": 2, "mask": "update", "method": "one-pass"},
+    {"num_blocks": 2, "mask": "update", "method": "skip-update", "base": "Adam", "granularity": "row"},
+    {"num_blocks": 2, "mask": "update", "method": "magma", "base": "RMSprop", "granularity": "tensor"},
 ]
 
 

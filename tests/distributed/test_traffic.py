@@ -42,7 +42,7 @@ def ring_bytes(num_bytes, size):
     return 2 * (size - 1) * num_bytes // size
 
 
-def own_loop(ranks, mask, hook):
+def own_loop(ranks, mask, hook, *excluded):
     """A loop with DDP and nothing of ours but the optimizer and the sampler; the bytes that its all-reduces send."""
     model = network()
     optimizer, whole = build_method(
@@ -52,6 +52,7 @@ def own_loop(ranks, mask, hook):
         batch_size=BATCH_SIZE,
         num_blocks=NUM_BLOCKS,
         mask=mask,
+        exclude=[list(model.parameters())[number] for number in excluded],
     )
     wrapped = DistributedDataParallel(model)
     sent = []
@@ -89,6 +90,7 @@ def measure(ranks):
             (mask, mode): bytes_of_an_epoch(ranks, mask, mode) for mask in MASKS for mode in ("exact", "blocks")
         },
         "loop": {(mask, hook): own_loop(ranks, mask, hook) for mask in MASKS for hook in (None, "plain", "ours")},
+        "excluding": {mask: own_loop(ranks, mask, "ours", 2)[0] for mask in MASKS},
     }
 
 
@@ -131,6 +133,9 @@ def test_a_loop_of_ones_own_with_or_without_the_hook_is_the_single_process(group
         for result in results:
             for hook in (None, "plain", "ours"):
                 torch.testing.assert_close(result["loop"][mask, hook][0], expected, rtol=0, atol=1e-10)
+        excluding = weights(trained(Ranks(), NUM_BLOCKS, mask, exclude=2))
+        for result in results:
+            torch.testing.assert_close(result["excluding"][mask], excluding, rtol=0, atol=1e-10)
 
 
 @pytest.mark.slow

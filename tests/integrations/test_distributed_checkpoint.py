@@ -25,8 +25,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized, assuming the int"),
 ]
 
-CASES = list(product(BASES, MASKS))
-IN_SHARDS = CASES[::5]  # of each base one, of the masks the first and the last
+CASES = [*product(BASES, MASKS), ("AdamW", "magma")]
+IN_SHARDS = CASES[:6:5]  # of each base one, of the masks the first and the last
 SAVED_AT = (1, 5)  # epoch and inner step
 
 
@@ -38,8 +38,9 @@ class Training:
         if ranks.size > 1:
             fully_shard(self.network, mesh=init_device_mesh("cpu", (ranks.size,)))
         self.batches = bcsc.RankSampler(build_sampler(), ranks.rank, ranks.size)
+        options = {"order": "bernoulli", "align": True, "granularity": "row"} if mask == "magma" else {"mask": mask}
         self.optimizer = bcsc.BlockCyclic(
-            BASES[base](self.network.parameters()), NUM_BLOCKS, mask=mask, steps_per_epoch=STEPS_PER_EPOCH
+            BASES[base](self.network.parameters()), NUM_BLOCKS, steps_per_epoch=STEPS_PER_EPOCH, **options
         )
         self.loader = bcsc.BlockCyclicLoader(DATASET, self.batches)
 

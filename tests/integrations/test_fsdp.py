@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 import bcsc
 from bcsc.choices import GRANULARITIES, MASKS
 from bcsc.distributed.collectives import Ranks
+from bcsc.errors import UnsupportedOptimizerError
 from tests.distributed.group import in_process_group
 from tests.integrations.problem import DATASET, NUM_BLOCKS, build_sampler, loss_of
 
@@ -22,7 +23,7 @@ BASES = {
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01),
     "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
 }
-CASES = list(product(BASES, MASKS, GRANULARITIES))
+CASES = [*product(BASES, MASKS, GRANULARITIES), ("AdamW", "skip-update", "row")]
 
 
 def build_network() -> nn.Sequential:
@@ -33,8 +34,9 @@ def build_network() -> nn.Sequential:
 
 
 def train(network: nn.Module, batches: Any, base: str, mask: str, granularity: str) -> nn.Module:
+    options = {"order": "bernoulli", "rescale": True} if mask == "skip-update" else {"mask": mask}
     optimizer = bcsc.BlockCyclic(
-        BASES[base](network.parameters()), NUM_BLOCKS, mask=mask, granularity=granularity, steps_per_epoch=len(batches)
+        BASES[base](network.parameters()), NUM_BLOCKS, granularity=granularity, steps_per_epoch=len(batches), **options
     )
     loader = bcsc.BlockCyclicLoader(DATASET, batches)
     for _ in range(2):
@@ -58,6 +60,8 @@ def train_in_shards(ranks: Ranks) -> dict[Any, Any]:
         fully_shard(network, mesh=mesh)
         train(network, bcsc.RankSampler(build_sampler(), ranks.rank, ranks.size), *case)
         result[case] = [whole(p) for p in network.parameters()]
+        with pytest.raises(UnsupportedOptimizerError, match="needs the whole gradient of every unit in each process"):
+            bcsc.BlockCyclic(torch.optim.SGD(network.parameters()), 2, order="bernoulli", align=True)
         result["sizes"] = [len(p.to_local()) for p in network.parameters()]
     return result
 

@@ -39,6 +39,12 @@ def indices_by_label(labels: Tensor, num_labels: int) -> tuple[Tensor, ...]:
     return torch.split(torch.argsort(labels, stable=True), counts)
 
 
+def needed_by_block(labels: Tensor, num_blocks: int) -> tuple[Tensor, ...]:
+    """For each block where its scalars are, and those of no block, labelled ``num_blocks``, which every step moves."""
+    *of_blocks, always = indices_by_label(labels, num_blocks + 1)
+    return tuple(torch.cat([own, always]) if len(always) else own for own in of_blocks)
+
+
 @torch.no_grad()
 def sum_gradients(optimizer: BlockCyclic, ranks: Ranks) -> None:
     """Sum over the ranks what the next step needs of the gradients, in one message.
@@ -47,17 +53,21 @@ def sum_gradients(optimizer: BlockCyclic, ranks: Ranks) -> None:
     the active block and nothing outside. Every rank must have gradients for the same parameters.
     """
     blocks = optimizer.epoch_blocks()
-    having = tuple(i for i, p in enumerate(blocks.parameters) if p.grad is not None)
-    gradients = [p.grad for p in blocks.parameters if p.grad is not None]
+    parameters = [*blocks.parameters, *(p for p in optimizer.exclude if p.requires_grad)]
+    having = tuple(i for i, p in enumerate(parameters) if p.grad is not None)
+    gradients = [p.grad for p in parameters if p.grad is not None]
     flat = packed(gradients)
     if optimizer.mask == "update":
         unpack_(ranks.sum_(flat), gradients)
         return
-    of_blocks = blocks.derived(
-        ("gradients", having),
-        lambda: indices_by_label(packed([blocks.labels[i] for i in having]), optimizer.num_blocks),
-    )
-    active = of_blocks[optimizer.block]
+    num_blocks, num_in_blocks = optimizer.num_blocks, len(blocks.labels)
+
+    def of_blocks() -> tuple[Tensor, ...]:
+        always = [torch.full_like(p, num_blocks, dtype=torch.int32) for p in parameters[num_in_blocks:]]
+        labels = [*blocks.labels, *always]
+        return needed_by_block(packed([labels[i] for i in having]), num_blocks)
+
+    active = blocks.derived(("gradients", having), of_blocks)[optimizer.block]
     summed = ranks.sum_(flat.index_select(0, active))
     unpack_(flat.zero_().index_copy_(0, active, summed), gradients)
 
@@ -94,10 +104,11 @@ def active_in_bucket(optimizer: BlockCyclic, bucket: GradBucket) -> Tensor:
     def of_blocks() -> tuple[Tensor, ...]:
         labels_of = dict(zip(map(id, blocks.parameters), blocks.labels, strict=True))
         buffer = bucket.buffer()
-        labels = torch.zeros_like(buffer, dtype=blocks.label_dtype)
+        labels = torch.zeros_like(buffer, dtype=torch.int32)
+        always = torch.tensor(optimizer.num_blocks, device=buffer.device)
         for p, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
             start = gradient.storage_offset() - buffer.storage_offset()
-            labels.as_strided(gradient.shape, gradient.stride(), start).copy_(labels_of[id(p)])
-        return indices_by_label(labels, optimizer.num_blocks)
+            labels.as_strided(gradient.shape, gradient.stride(), start).copy_(labels_of.get(id(p), always))
+        return needed_by_block(labels, optimizer.num_blocks)
 
     return blocks.derived(("bucket", *map(id, bucket.parameters())), of_blocks)[optimizer.block]

@@ -109,12 +109,12 @@ class BlockParallel:
         owned, ranks, conduct = self._own(), self.ranks, self.optimizer.conduct()
         unpack_(packed(owned.blocks.parameters).index_select(0, owned.of_ranks[ranks.rank]), owned.pieces)
         active = [self.block_at(self.inner_step + rank) for rank in range(ranks.size)]
-        gradients = self._piece_gradients(owned)
+        gradients, factors = self._piece_gradients(owned), self.optimizer.factors(owned.blocks)
         with self._base_on_pieces(owned) as base:
             for block, of_step in zip(active, gradients, strict=True):
                 for piece, gradient in zip(owned.pieces, of_step, strict=True):
                     piece.grad = gradient
-                masked_step(base, owned.piece_blocks, block, self.optimizer.mask, conduct)
+                masked_step(base, owned.piece_blocks, block, self.optimizer.mask, conduct, factors=factors)
                 self.optimizer.advance()
         self._spread(owned, active)
 
@@ -229,6 +229,11 @@ def refuse_in_parallel(optimizer: BlockCyclic, ranks: Ranks) -> None:
         raise InvalidArgumentError(
             "The block-parallel mode needs the blocks in turn, and this method draws them at random: two ranks could "
             "move the same one. Take the methods bcsc or rbc, or the exact mode."
+        )
+    if optimizer.redraw is not None or optimizer.align or optimizer.exclude:
+        raise InvalidArgumentError(
+            "The block-parallel mode shares out the blocks of an epoch, with all that is kept of them: it knows no "
+            "redraw, align or exclude. Leave them out, or take the exact mode."
         )
     if optimizer.num_blocks % ranks.size != 0:
         raise InvalidArgumentError(

@@ -26,7 +26,8 @@ NUM_CLASSES: Mapping[str, int] = {
     "cifar100-coarse": 20,
 }
 
-METHODS_OF_ONE_PASS = ("sgd", "sbc-one-pass")  # an epoch of any other computes M times the gradients
+# An epoch of any other method computes M times the gradients.
+METHODS_OF_ONE_PASS = ("sgd", "sbc-one-pass", "one-pass", "skip-update", "magma")
 
 # The networks as the paper spells them, in the order of its last table.
 NETWORKS: Mapping[str, str] = {

@@ -1,7 +1,7 @@
 """The optimizer: one block of the parameters per step, around any dense ``torch.optim`` optimizer."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -14,11 +14,17 @@ from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
 from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
 from bcsc.optim.fast.sgd import step_as_sgd
-from bcsc.optim.masking import given_gradients, masked_step
+from bcsc.optim.masking import Factors, given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
-from bcsc.optim.state_check import OWN_STATE, are_whole, check_base_state, check_complete, num_stateful
+from bcsc.optim.state_check import OWN_STATE, check_base_state, check_complete, check_shapes, num_stateful
+from bcsc.optim.updates.alignment import Alignment, refuse_sharded
+from bcsc.optim.updates.settings import check_moves, checked_exclusion
 from bcsc.seeding import stream_key
+
+SETTINGS = ("num_blocks", "seed", "mask", "granularity", "order", "steps_per_epoch", "redraw", "rescale", "align")
+# What the state of a BlockCyclic lacks that was saved before these were settings.
+BEFORE_MASKED_UPDATES: Mapping[str, Any] = {"redraw": None, "rescale": False, "align": False, "exclude": []}
 
 
 def shared_with_base(name: str) -> Any:
@@ -47,7 +53,13 @@ class BlockCyclic(Optimizer):
         granularity: what moves together: every scalar for itself (``"element"``, the paper's), slices along dimension
             0 (``"row"``) or whole tensors (``"tensor"``).
         order: the blocks in turn (``"cyclic"``), or one drawn at random for every step (``"random"``, for SBC and BCD).
+            ``"bernoulli"``: no blocks but every unit by itself, moved at each step with probability 1 / M (SkipUpdate).
         steps_per_epoch: begin the next epoch by itself after so many steps, for loops that do not call ``set_epoch``.
+        redraw: draw fresh blocks after so many steps, not only at the beginning of an epoch; M of them are a cycle.
+        rescale: let the block go M times as far as the base moves it, under ``mask="update"``.
+        align: let every unit go as far as its gradient agrees with those before, under ``mask="update"``: Magma
+            (``bcsc.optim.updates.alignment``).
+        exclude: parameters of the base that are in no block and move at every step, such as embeddings and norms.
 
     Example:
         >>> model = torch.nn.Linear(4, 2)
@@ -72,12 +84,17 @@ class BlockCyclic(Optimizer):
         granularity: Granularity = "element",
         order: Order = "cyclic",
         steps_per_epoch: int | None = None,
+        redraw: int | None = None,
+        rescale: bool = False,
+        align: bool = False,
+        exclude: Iterable[Tensor] = (),
     ) -> None:
         check_choice("mask", mask, MASKS)
         check_choice("granularity", granularity, GRANULARITIES)
         check_choice("order", order, ORDERS)
         refuse_nested(base)
         refuse_base(base, mask)
+        check_moves(mask, order, redraw, rescale=rescale, align=align)
         self.base = base
         self.num_blocks = check_at_least("num_blocks", num_blocks, 1)
         self.seed = check_at_least("seed", seed, 0)
@@ -85,10 +102,16 @@ class BlockCyclic(Optimizer):
         if steps_per_epoch is not None:
             check_at_least("steps_per_epoch", steps_per_epoch, 1)
         self.steps_per_epoch = steps_per_epoch
+        self.redraw, self.rescale, self.align = redraw, rescale, align
+        self.exclude = checked_exclusion(exclude, self._parameters())
+        self._alignment = Alignment(granularity) if align else None
         self._position, self._drift = Position(), DriftWatch()
         self._blocks: EpochBlocks | None = None
         self._conducts: dict[Hashable, Conduct] = {}
-        check_num_blocks(self.num_blocks, [p.shape for p in self._trainable()], granularity)
+        in_blocks = self._in_blocks()
+        check_num_blocks(1 if order == "bernoulli" else self.num_blocks, [p.shape for p in in_blocks], granularity)
+        if align:
+            refuse_sharded(in_blocks)
         # As after unpickling: sets up the hooks. Optimizer.__init__ would make parameter groups and state of our own.
         super().__setstate__({})
 
@@ -113,7 +136,7 @@ class BlockCyclic(Optimizer):
 
     def block_at(self, inner_step: int) -> int:
         """The block that an inner step of this epoch moves."""
-        if self.order == "cyclic":
+        if self.order != "random":
             return inner_step % self.num_blocks
         return stream_key(self.seed, "active block", self.epoch, inner_step) % self.num_blocks
 
@@ -133,9 +156,11 @@ class BlockCyclic(Optimizer):
         blocks = self.epoch_blocks()
         for p in blocks.parameters:
             refuse_sparse(p.grad)
-        with given_gradients((p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None):
-            if not step_as_sgd(self.base, blocks, self.block, self.mask):
-                masked_step(self.base, blocks, self.block, self.mask, self.conduct())
+        factors = self.factors(blocks)
+        with given_gradients(self._gradients_outside()):
+            is_plain = factors is None and not self.exclude
+            if not (is_plain and step_as_sgd(self.base, blocks, self.block, self.mask)):
+                masked_step(self.base, blocks, self.block, self.mask, self.conduct(), factors=factors)
         self.advance()
         return loss
 
@@ -144,17 +169,28 @@ class BlockCyclic(Optimizer):
         self._position.advance(self.steps_per_epoch)
 
     def epoch_blocks(self) -> EpochBlocks:
-        """This epoch's blocks, drawn when first asked for and again if other parameters are trainable by now."""
-        trainable, drawn_from = self._trainable(), (self.seed, self.epoch, self.num_blocks, self.granularity)
+        """The blocks, drawn when first asked for, when it is time, and if other parameters are trainable by now."""
+        trainable, every = self._in_blocks(), 1 if self.order == "bernoulli" else self.redraw
+        draw = None if every is None else self.inner_step // every
+        drawn_from = (self.seed, self.epoch, self.num_blocks, self.granularity, self.order == "bernoulli", draw)
         blocks = self._blocks
         same = blocks is not None and list(map(id, blocks.parameters)) == list(map(id, trainable))
         if blocks is None or not same or blocks.drawn_from != drawn_from:
             shapes = [p.shape for p in trainable]
+            seed, epoch, num_blocks, granularity, independent, draw = drawn_from
             labels = draw_blocks(
-                shapes, self.num_blocks, granularity=self.granularity, seed=self.seed, epoch=self.epoch
+                shapes, num_blocks, granularity=granularity, seed=seed, epoch=epoch, draw=draw, balanced=not independent
             )
-            self._blocks = blocks = EpochBlocks(trainable, labels, drawn_from=drawn_from)
+            like = blocks if same and blocks is not None and blocks.drawn_from[:2] == (seed, epoch) else None
+            self._blocks = blocks = EpochBlocks(trainable, labels, drawn_from=drawn_from, like=like)
         return blocks
+
+    def factors(self, blocks: EpochBlocks) -> Factors:
+        """By what the moves of this step are multiplied; the scores learn from its gradients."""
+        scale = self.num_blocks if self.rescale else 1
+        if self._alignment is None:
+            return None if scale == 1 else float(scale)
+        return [scale * score for score in self._alignment.learn(blocks.parameters)]
 
     def conduct(self) -> Conduct:
         """What the base does with its present settings."""
@@ -175,6 +211,8 @@ class BlockCyclic(Optimizer):
         state_dict = self.base.state_dict()
         counted = {"shapes": self._shapes(), "stateful": num_stateful(state_dict)}
         own = {"epoch": self.epoch, "step": self.inner_step, **counted, **self._setup()}
+        if self._alignment is not None:
+            own["alignment"] = self._alignment.state_of(self._maskable())
         state_dict = {**state_dict, OWN_STATE: own}
         for post_hook in self._optimizer_state_dict_post_hooks.values():
             state_dict = post_hook(self, state_dict) or state_dict
@@ -186,6 +224,7 @@ class BlockCyclic(Optimizer):
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = pre_hook(self, state_dict) or state_dict
         own = self._checked_own_state(state_dict)
+        alignment = self._alignment and self._alignment.checked(own.get("alignment"), self._maskable())
         check_base_state(self.base, state_dict)
         check_complete(state_dict)
         try:
@@ -193,11 +232,12 @@ class BlockCyclic(Optimizer):
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise StateMismatchError(f"{type(self.base).__name__} refuses the saved state: {error}") from error
         self._position.restore(own["epoch"], own["step"])
+        self._alignment = alignment
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("base", "num_blocks", "seed", "mask", "granularity", "order", "steps_per_epoch", "_position", "_drift")
+        own = ("base", *SETTINGS, "exclude", "_alignment", "_position", "_drift")
         return {**{name: self.__dict__[name] for name in own}, "_blocks": None, "_conducts": {}}
 
     def __repr__(self) -> str:
@@ -208,15 +248,26 @@ class BlockCyclic(Optimizer):
         """All parameters of all groups, each once."""
         return list({id(p): p for group in self.param_groups for p in group["params"]}.values())
 
-    def _trainable(self) -> list[Tensor]:
-        return [p for p in self._parameters() if p.requires_grad]
+    def _maskable(self) -> list[Tensor]:
+        excluded = set(map(id, self.exclude))
+        return [p for p in self._parameters() if id(p) not in excluded]
+
+    def _in_blocks(self) -> list[Tensor]:
+        return [p for p in self._maskable() if p.requires_grad]
+
+    def _gradients_outside(self) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """For the base's step: no gradient of what is frozen, and copies of what it may write into and is excluded."""
+        yield from ((p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None)
+        if self.exclude and self.conduct().may_write_into_gradients:
+            yield from ((p, p.grad.clone()) for p in self.exclude if p.requires_grad and p.grad is not None)
 
     def _shapes(self) -> list[list[int]]:
         return [list(p.shape) for p in self._parameters()]
 
     def _setup(self) -> dict[str, Any]:
-        names = ("num_blocks", "seed", "mask", "granularity", "order", "steps_per_epoch")
-        return {"base": type(self.base).__name__, **{name: getattr(self, name) for name in names}}
+        settings, ids = {name: getattr(self, name) for name in SETTINGS}, set(map(id, self.exclude))
+        exclude = [number for number, p in enumerate(self._parameters()) if id(p) in ids]
+        return {"base": type(self.base).__name__, **settings, "exclude": exclude}
 
     def _checked_own_state(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """The part of a saved state that is not the base's, if it fits this optimizer."""
@@ -226,26 +277,13 @@ class BlockCyclic(Optimizer):
                 "If it is the bare optimizer's, load it into optimizer.base. Helpers of torch.distributed.checkpoint "
                 "drop the entry: save a bcsc.DistributedState(model, optimizer)."
             )
-        own = dict(state_dict[OWN_STATE])
+        own = {**BEFORE_MASKED_UPDATES, **state_dict[OWN_STATE]}
         check_same_setup("BlockCyclic", saved=own, current=self._setup(), others=("epoch", "step", "shapes"))
-        if not (
-            isinstance(own["shapes"], list) and all(map(are_whole, own["shapes"])) and own["shapes"] == self._shapes()
-        ):
-            raise StateMismatchError(
-                f"The saved parameters are not these, which are {describe_shapes(self._shapes())}: another network. "
-                "Build the network that was saved."
-            )
+        check_shapes(own["shapes"], self._shapes())
         Position().restore(own["epoch"], own["step"])  # refuses what is not a position before anything is changed
         if self.steps_per_epoch is not None and own["step"] >= self.steps_per_epoch:
             raise StateMismatchError(f"The saved step {own['step']} is beyond the {self.steps_per_epoch} of an epoch.")
         return own
-
-
-def describe_shapes(shapes: list[list[int]]) -> str:
-    """The number of tensors and scalars, and the first shapes."""
-    scalars = sum(torch.Size(shape).numel() for shape in shapes)
-    first = ", ".join("x".join(map(str, shape)) or "scalar" for shape in shapes[:4])
-    return f"{len(shapes)} tensors of {scalars} scalars ({first}{', ...' if len(shapes) > 4 else ''})"
 
 
 def refuse_nested(base: Optimizer) -> None:

@@ -20,6 +20,8 @@ from bcsc.optim.bases.conduct import Conduct, initial_state, per_element_state, 
 from bcsc.optim.fast.outside import merge
 from bcsc.optim.partition import EpochBlocks, FlatMemory, Place, local, with_part
 
+Factors = float | Sequence[Tensor] | None  # by what moves are multiplied; tensors: for each parameter with a gradient
+
 PARAMETER, GRADIENT = "(parameter)", "(gradient)"  # names that no state of a base has
 
 
@@ -49,8 +51,8 @@ class Slot(NamedTuple):
 class ActiveBlock:
     """The block that a step moves, of the parameters that have a gradient."""
 
-    def __init__(self, blocks: EpochBlocks, block: int) -> None:
-        self.blocks, self.block = blocks, block
+    def __init__(self, blocks: EpochBlocks, block: int, factors: Factors = None) -> None:
+        self.blocks, self.block, self.factors = blocks, block, factors
         having = [(i, p, p.grad) for i, p in enumerate(blocks.parameters) if p.grad is not None]
         self.parameters = [Entry(PARAMETER, i, local(p)) for i, p, _ in having]
         self.gradients = [Entry(GRADIENT, i, local(gradient)) for i, _, gradient in having]
@@ -112,6 +114,15 @@ class ActiveBlock:
         numbers = [entry.number for entry in entries]
         return merge(self.blocks, self.block, numbers, (targets, sources), zeros_outside=zeros_outside)
 
+    def multiply_moves(self) -> None:
+        """Let the parameters go ``factors`` times as far as the base has moved them from where they were "before"."""
+        moved, before = [parameter.tensor for parameter in self.parameters], self.copies(self.parameters, "before")
+        if isinstance(self.factors, float):
+            torch._foreach_lerp_(moved, before, 1.0 - self.factors)
+        elif self.factors is not None:
+            for after, start, factor in zip(moved, before, self.factors, strict=True):
+                after.copy_(start + factor * (after.to(torch.promote_types(after.dtype, factor.dtype)) - start))
+
     def inside(self, slot: Slot) -> Tensor:
         """For all scalars of a slot, one inside the block and zero outside; an integer of the scalars' size."""
         key = slot.memory, slot.place("before").bits.dtype
@@ -171,6 +182,7 @@ def step_masking_update(base: Optimizer, active: ActiveBlock, conduct: Conduct) 
     """The base's state learns from the whole gradient; only the block's parameters move."""
     active.copied(active.parameters, "before")
     step_unmasked(base, active, conduct)
+    active.multiply_moves()
     active.put_back_outside(active.parameters)
 
 
@@ -228,11 +240,16 @@ MASKED_STEPS: Mapping[Mask, Callable[[Optimizer, ActiveBlock, Conduct], None]] =
 }
 
 
-def masked_step(base: Optimizer, blocks: EpochBlocks, block: int, mask: Mask, conduct: Conduct) -> None:
-    """Let the base make one step that moves the active block alone, in the sense of the mask."""
-    active = ActiveBlock(blocks, block)
+def masked_step(
+    base: Optimizer, blocks: EpochBlocks, block: int, mask: Mask, conduct: Conduct, *, factors: Factors = None
+) -> None:
+    """Let the base make one step that moves the active block alone, in the sense of the mask.
+
+    Factors go with ``mask="update"``.
+    """
+    active = ActiveBlock(blocks, block, factors)
     start_fused_momenta(base)
-    if all(map(active.has_all_of, active.parameters)):
+    if factors is None and all(map(active.has_all_of, active.parameters)):
         step_unmasked(base, active, conduct)
     else:
         MASKED_STEPS[mask](base, active, conduct)

@@ -40,6 +40,11 @@ def block_sizes(num_scalars: int, num_blocks: int) -> Tensor:
     return torch.tensor([smaller + 1] * num_larger + [smaller] * (num_blocks - num_larger))
 
 
+def draw_independent_labels(num_units: int, num_blocks: int, generator: Generator) -> Tensor:
+    """A block for every unit, whatever the others get."""
+    return torch.randint(num_blocks, (num_units,), generator=generator, dtype=label_dtype(num_blocks))
+
+
 def draw_labels(num_scalars: int, num_blocks: int, generator: Generator) -> Tensor:
     """The block of every scalar, all balanced assignments being equally likely.
 
@@ -47,7 +52,7 @@ def draw_labels(num_scalars: int, num_blocks: int, generator: Generator) -> Tens
     large go, in random order, to those that came out too small. No scalar is treated differently from another, so
     the result is as uniform as a shuffle, at a fraction of its time.
     """
-    labels = torch.randint(num_blocks, (num_scalars,), generator=generator, dtype=label_dtype(num_blocks))
+    labels = draw_independent_labels(num_scalars, num_blocks, generator)
     surplus = torch.bincount(labels, minlength=num_blocks) - block_sizes(num_scalars, num_blocks)
     while (largest := int(surplus.max())) > 0:
         candidates = torch.randint(num_scalars, (2 * num_blocks * largest + 16,), generator=generator)
@@ -111,14 +116,27 @@ def check_num_blocks(num_blocks: int, shapes: Sequence[Shape], granularity: Gran
 
 
 def draw_blocks(
-    shapes: Sequence[Shape], num_blocks: int, *, granularity: Granularity, seed: int, epoch: int
+    shapes: Sequence[Shape],
+    num_blocks: int,
+    *,
+    granularity: Granularity,
+    seed: int,
+    epoch: int,
+    draw: int | None = None,
+    balanced: bool = True,
 ) -> list[Tensor]:
-    """For every shape the labels of its units, in a shape that broadcasts to it."""
-    check_num_blocks(num_blocks, shapes, granularity)
-    generator = stream(seed, "blocks", epoch)
+    """For every shape the labels of its units, in a shape that broadcasts to it.
+
+    ``draw`` counts the draws of an epoch that has several. Where the labels need not be balanced, every unit gets its
+    own by itself, so that each is in a given block with probability 1 / M.
+    """
+    check_num_blocks(num_blocks if balanced else 1, shapes, granularity)
+    generator = stream(seed, "blocks", epoch, *([] if draw is None else [draw]))
     units = [unit_shape(shape, granularity) for shape in shapes]
     counts = [math.prod(unit) for unit in units]
-    if granularity == "element":
+    if not balanced:
+        labels = draw_independent_labels(sum(counts), num_blocks, generator)
+    elif granularity == "element":
         labels = draw_labels(sum(counts), num_blocks, generator)
     else:
         sizes = [
@@ -169,6 +187,8 @@ class EpochBlocks:
         present: for each parameter the blocks that it has scalars of, here or elsewhere.
         memories: flat memory for the parameters of each device and type. The labels are in it, under ``"labels"``.
         memory_of: for each parameter the one of the memories that it has its place in.
+
+    Blocks that are drawn more than once an epoch take over the memories of ``like``, of the same parameters.
     """
 
     def __init__(
@@ -178,15 +198,13 @@ class EpochBlocks:
         *,
         drawn_from: tuple[object, ...] = (),
         present: Sequence[list[int]] | None = None,
+        like: "EpochBlocks | None" = None,
     ) -> None:
         self.drawn_from = drawn_from
         self.parameters = list(parameters)
         self.present = [blocks_among(own) for own in labels] if present is None else list(present)
         self.label_dtype = labels[0].dtype
-        alike: dict[object, list[int]] = {}
-        for i, p in enumerate(parameters):
-            alike.setdefault((p.device, p.dtype), []).append(i)
-        self.memories = [FlatMemory(indices, [local(parameters[i]) for i in indices]) for indices in alike.values()]
+        self.memories: list[FlatMemory] = memories_for(self.parameters) if like is None else like.memories
         self.memory_of = {i: memory for memory in self.memories for i in memory.indices}
         places = [self.memory_of[i].place("labels", self.label_dtype).parts[i] for i in range(len(parameters))]
         parts = [local(sharded_like(p, own)) for p, own in zip(parameters, labels, strict=True)]
@@ -199,6 +217,14 @@ class EpochBlocks:
             self._derived[name] = make()
         made: T = self._derived[name]
         return made
+
+
+def memories_for(parameters: Sequence[Tensor]) -> list[FlatMemory]:
+    """Flat memory for the parameters of each device and type."""
+    alike: dict[object, list[int]] = {}
+    for i, p in enumerate(parameters):
+        alike.setdefault((p.device, p.dtype), []).append(i)
+    return [FlatMemory(indices, [local(parameters[i]) for i in indices]) for indices in alike.values()]
 
 
 def blocks_among(labels: Tensor) -> list[int]:

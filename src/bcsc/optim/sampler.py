@@ -54,7 +54,8 @@ class BlockCyclicSampler(Sampler[list[int]]):
             - ``"random"``: ``batch_size`` samples drawn anew, without replacement inside the batch (SBC).
             - ``"everything"``: the batches of shuffle j one after the other; accumulate their gradients into
               one inner step (BCD).
-        one_pass: an epoch is ceil(n / B) batches instead of M times as many; for ``samples="random"``.
+        one_pass: an epoch is ceil(n / B) batches instead of M times as many, one for each step: block j sees every
+            M-th batch. For ``samples="one-shuffle"`` and ``"random"``.
         batches_per_step: how many batches the training accumulates into one inner step. They are given one after the
             other, and are together what a sampler with ``batches_per_step`` times the ``batch_size`` gives at once: B
             is the size of them all. The last, short mini-batch of a pass is cut into as many.
@@ -77,8 +78,10 @@ class BlockCyclicSampler(Sampler[list[int]]):
         self.num_blocks = check_at_least("num_blocks", num_blocks, 1)
         self.seed = check_at_least("seed", seed, 0)
         check_choice("samples", samples, SAMPLES)
-        if one_pass and samples != "random":
-            raise InvalidArgumentError(f'one_pass=True goes with samples="random" only, got samples={samples!r}.')
+        if one_pass and samples not in ("one-shuffle", "random"):
+            raise InvalidArgumentError(
+                f'one_pass=True goes with samples="one-shuffle" or "random" only, got samples={samples!r}.'
+            )
         self.samples = samples
         self.one_pass = one_pass
         self._num_parts = check_at_least("batches_per_step", batches_per_step, 1)
@@ -108,7 +111,7 @@ class BlockCyclicSampler(Sampler[list[int]]):
         """Samples in all batches of an epoch, each counted as often as it comes."""
         if self.samples == "random":
             return self.steps_per_epoch * min(self._step_size, self.num_samples)
-        return self.num_blocks * self.num_samples
+        return self._num_passes * self.num_samples
 
     @property
     def epoch(self) -> int:
@@ -131,7 +134,7 @@ class BlockCyclicSampler(Sampler[list[int]]):
         return self
 
     def __len__(self) -> int:
-        return self.batches_per_pass * (1 if self.one_pass else self.num_blocks)
+        return self.batches_per_pass * self._num_passes
 
     def set_epoch(self, epoch: int) -> None:
         """Begin ``epoch``; right after ``load_state_dict`` its own epoch goes on where it was saved."""
@@ -178,6 +181,11 @@ class BlockCyclicSampler(Sampler[list[int]]):
         t = 0 if self.samples == "random" else self._outer_and_inner(step)[0]
         whole = min(self._step_size, self.num_samples - t * self._step_size)
         return -(-(whole - part) // self._num_parts)
+
+    @property
+    def _num_passes(self) -> int:
+        """How often an epoch goes through the data."""
+        return 1 if self.one_pass else self.num_blocks
 
     @property
     def _step_size(self) -> int:
@@ -236,7 +244,7 @@ class BlockCyclicSampler(Sampler[list[int]]):
     def _outer_and_inner(self, step: int) -> tuple[int, int]:
         if self.samples == "everything":
             return step % self.batches_per_pass, step // self.batches_per_pass
-        return divmod(step, self.num_blocks)
+        return divmod(step, self._num_passes)
 
     def _setup(self) -> dict[str, Any]:
         names = ("num_samples", "batch_size", "num_blocks", "seed", "samples", "one_pass", "batches_per_step")

@@ -53,6 +53,17 @@ def check_complete(saved: Mapping[str, Any]) -> None:
         )
 
 
+def check_shapes(saved: Any, shapes: list[list[int]]) -> None:
+    """Refuse the state of a network whose parameters have other shapes."""
+    if not (isinstance(saved, list) and all(map(are_whole, saved)) and saved == shapes):
+        scalars = sum(torch.Size(shape).numel() for shape in shapes)
+        first = ", ".join("x".join(map(str, shape)) or "scalar" for shape in shapes[:4])
+        raise StateMismatchError(
+            f"The saved parameters are not these, which are {len(shapes)} tensors of {scalars} scalars "
+            f"({first}{', ...' if len(shapes) > 4 else ''}): another network. Build the network that was saved."
+        )
+
+
 def saved_position(saved: Any) -> tuple[int, int]:
     """The epoch and the inner step in it at which a state was taken."""
     own = saved.get(OWN_STATE) if isinstance(saved, Mapping) else None

@@ -47,7 +47,7 @@ class RunSpec:
 
     data: str = described("cifar10", "the data set (bcsc data list)")
     model: str = described("lenet4", "the network (bcsc models)")
-    method: str = described("bcsc", "sgd, bcd, sbc, sbc-one-pass, rbc or bcsc")
+    method: str = described("bcsc", "sgd, bcd, sbc, sbc-one-pass, rbc, bcsc, one-pass, skip-update or magma")
     blocks: int = described(8, "M, the number of parameter blocks; SGD has one")
     epochs: int = described(200, "passes in the paper's sense: BCSC sees the data M times in each")
     batch_size: int = described(128, "samples per mini-batch")

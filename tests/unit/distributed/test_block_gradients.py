@@ -44,8 +44,8 @@ def gradient(shape: torch.Size, rank: int, index: int) -> torch.Tensor:
     return torch.randint(-8, 8, shape, generator=stream(0, "g", rank, index)).float()  # whole numbers add up exactly
 
 
-def optimizer_of(own: list[nn.Parameter], mask: str, granularity: str = "element") -> BlockCyclic:
-    return BlockCyclic(torch.optim.SGD(own, lr=0.1, momentum=0.9), 3, mask=mask, granularity=granularity)
+def optimizer_of(own: list[nn.Parameter], mask: str, granularity: str = "element", **options) -> BlockCyclic:
+    return BlockCyclic(torch.optim.SGD(own, lr=0.1, momentum=0.9), 3, mask=mask, granularity=granularity, **options)
 
 
 @pytest.mark.parametrize("granularity", GRANULARITIES)
@@ -76,11 +76,12 @@ def test_a_sum_is_that_of_all_ranks_inside_the_block_and_outside_too_or_zero(mas
                 assert torch.equal(found, whole if mask == "update" else torch.where(inside, whole, 0))
 
 
+@pytest.mark.parametrize("num_excluded", [0, 2])
 @pytest.mark.parametrize("mask", MASKS)
-def test_steps_on_summed_parts_are_the_steps_on_the_whole(mask):
+def test_steps_on_summed_parts_are_the_steps_on_the_whole(mask, num_excluded):
     def trained(ranks=None):
         own = parameters()
-        optimizer = optimizer_of(own, mask)
+        optimizer = optimizer_of(own, mask, exclude=own[:num_excluded])
         if ranks is not None:
             sum_before_steps(optimizer, ranks)
         for step in range(7):

@@ -17,14 +17,15 @@ from tests.ranks_in_threads import in_threads
 
 NUM_BLOCKS, STEPS_PER_EPOCH = 4, 8
 BASES = ("SGD", "Adam", "Adagrad")
-CASES = list(itertools.product(MASKS, BASES))
+CASES = [*itertools.product(MASKS, BASES), ("update, rescaled", "Adam")]
 
 
 def built(mask: str, base: str) -> tuple[list[nn.Parameter], BlockCyclic]:
     shapes = [(4, 3), (5,), (1,), (2, 3)]
     own = [nn.Parameter(torch.randn(s, generator=stream(0, "p", i)).double()) for i, s in enumerate(shapes)]
     options = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01} if base == "SGD" else {"lr": 0.1}
-    return own, BlockCyclic(getattr(torch.optim, base)(own, **options), NUM_BLOCKS, mask=mask)
+    mask, _, rescaled = mask.partition(", ")
+    return own, BlockCyclic(getattr(torch.optim, base)(own, **options), NUM_BLOCKS, mask=mask, rescale=bool(rescaled))
 
 
 def set_gradients(own: list[nn.Parameter], point: list[Tensor], epoch: int, step: int) -> None:
@@ -139,6 +140,14 @@ def test_ranks_that_do_not_divide_the_blocks_are_refused():
 def test_blocks_at_random_are_refused():
     with pytest.raises(InvalidArgumentError, match="in turn"):
         BlockParallel(optimizer_of(order="random"), Ranks(0, 2))
+
+
+@pytest.mark.parametrize("options", [{"redraw": 6}, {"align": True}, {"exclude": True}], ids=str)
+def test_what_is_not_kept_by_block_is_refused(options):
+    own = [nn.Parameter(torch.zeros(4, 3)), nn.Parameter(torch.zeros(2))]
+    options = {"exclude": own[1:]} if "exclude" in options else options
+    with pytest.raises(InvalidArgumentError, match="it knows no redraw, align or exclude"):
+        BlockParallel(BlockCyclic(torch.optim.SGD(own, lr=0.1), 6, **options), Ranks(0, 2))
 
 
 def test_an_optimizer_that_mixes_the_scalars_of_a_tensor_is_refused():

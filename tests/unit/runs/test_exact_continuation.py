@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bcsc.optim.methods import METHODS
 from bcsc.runs.spec import spec_from_toml
 from bcsc.training.checkpoint import read_checkpoint
 from bcsc.training.history import MEASURED_BY_THE_CLOCK
@@ -50,7 +51,7 @@ def test_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
     assert kill_and_compare(tmp_path, 20) >= 3
 
 
-@pytest.mark.parametrize("method", ["sgd", "bcd", "sbc", "sbc-one-pass", "rbc", "bcsc"])
+@pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_continues_exactly_after_an_interruption(tmp_path: Path, method: str, monkeypatch) -> None:
     from bcsc.errors import Interrupted
     from bcsc.runs import recorder

@@ -24,7 +24,9 @@ def test_an_epoch_is_the_training_set_forward_and_back_and_the_test_set_forward(
     assert estimate_seconds(SGD, per_image) == pytest.approx(2 * (50 + 10 / 3))
 
 
-@pytest.mark.parametrize(("method", "passes"), [("bcsc", 8), ("sbc", 8), ("sbc-one-pass", 1), ("sgd", 1)])
+@pytest.mark.parametrize(
+    ("method", "passes"), [("bcsc", 8), ("sbc", 8), ("sbc-one-pass", 1), ("one-pass", 1), ("sgd", 1)]
+)
 def test_methods_with_blocks_pay_for_each_of_them(method: str, passes: int) -> None:
     seconds = estimate_seconds(replace(SGD, method=method, blocks=8), per_image)
     assert seconds == pytest.approx(2 * (50 * passes + 10 / 3))
