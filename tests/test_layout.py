@@ -8,7 +8,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src" / "bcsc"
-MODULES = sorted(path for root in (PACKAGE, REPOSITORY / "benchmarks") for path in root.rglob("*.py"))
+ROOTS = (PACKAGE, REPOSITORY / "benchmarks", REPOSITORY / "studies")
+MODULES = sorted(path for root in ROOTS for path in root.rglob("*.py"))
 FOLDERS = sorted({path.parent for path in MODULES if path.parent.name != "models"})
 
 

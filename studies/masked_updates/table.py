@@ -1,0 +1,97 @@
+"""The table of the study, made from its records; it stands in docs/masked-updates.md between two marks."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from bcsc.reports.claims import Case
+from studies.masked_updates.arms import ARMS, SEEDS, STAGES, TUNING_SEED
+from studies.masked_updates.study import EVALUATIONS, Cell, Record, cells, read_run
+
+BEGIN, END = "<!-- made by python -m studies.masked_updates table -->", "<!-- the end of what it makes -->"
+NOTHING = "There are no records of it yet."
+TITLES = {"rmsprop": "RMSprop", "adamw": "AdamW", "sgd": "SGD with momentum"}
+CYCLIC, FIXED = "cyclic, M = 2", "cyclic, M = 2, the same blocks always"
+QUESTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
+    "Does the mask help?": [(arm, "dense") for arm in ARMS if arm != "dense"],
+    "Does the balance of the cycle?": [(CYCLIC, "SkipUpdate"), ("cyclic by tensor, M = 2", "SkipUpdate by tensor")],
+    "Do fresh blocks?": [(CYCLIC, FIXED)],
+}
+HEADER = ("arm", "rate", "rates tried", "loss on the test text, by seed", "mean", "less than dense, 95 % interval")
+
+
+def read_records(root: Path) -> dict[Cell, list[Record]]:
+    """All runs in a folder, by the cell that they belong to."""
+    records = [(path.parent, read_run(path.parent)) for path in sorted(root.glob(f"*/{EVALUATIONS}"))]
+    found: dict[Cell, list[Record]] = {}
+    for cell in cells():
+        found[cell] = [record for folder, record in records if folder.name == cell.folder(record.run)]
+    return found
+
+
+def final_losses(records: Sequence[Record]) -> dict[int, float]:
+    """The loss of each seed at the chosen rate, if that is chosen."""
+    return {record.run.seed: record.loss for record in records if record.run.seed != TUNING_SEED}
+
+
+def gains_over(other: Mapping[int, float], losses: Mapping[int, float]) -> Case:
+    """By how much the loss is less than another's, for each seed that both have."""
+    gains = [other[seed] - losses[seed] for seed in losses if seed in other]
+    return Case("", tuple(gain for gain in gains if math.isfinite(gain)), "")
+
+
+def in_numbers(gains: Case) -> str:
+    """The mean of the gains with its interval, if there is one."""
+    return f"{fmean(gains.values):+.4f} ± {gains.margin:.4f}" if len(gains.values) > 1 else "-"
+
+
+def row_of(cell: Cell, found: Mapping[Cell, Sequence[Record]]) -> tuple[str, ...]:
+    """An arm's line."""
+    records, losses = found[cell], final_losses(found[cell])
+    rates = {record.run.lr for record in records if record.run.seed != TUNING_SEED}
+    tried = sorted(record.run.lr for record in records if record.run.seed == TUNING_SEED)
+    dense = {} if cell.arm == "dense" else final_losses(found[cell._replace(arm="dense")])
+    return (
+        cell.arm,
+        ", ".join(f"{rate:g}" for rate in sorted(rates)) or "-",
+        f"{tried[0]:g} to {tried[-1]:g}" if tried else "-",
+        ", ".join(f"{losses[seed]:.4f}" for seed in SEEDS if seed in losses) or "-",
+        f"{fmean(losses.values()):.4f}" if losses else "-",
+        in_numbers(gains_over(dense, losses)),
+    )
+
+
+def findings_of(own: Sequence[Cell], found: Mapping[Cell, Sequence[Record]]) -> list[str]:
+    """In words what the seeds of a base decide: each arm against dense, and what its parts do."""
+    losses = {cell.arm: final_losses(found[cell]) for cell in own}
+    findings = []
+    for question, pairs in QUESTIONS.items():
+        for arm, other in pairs:
+            gains = gains_over(losses.get(other, {}), losses.get(arm, {}))
+            if len(gains.values) > 1:
+                state = {"holds": "better than", "does not hold": "worse than"}.get(gains.state, "not told apart from")
+                findings.append(
+                    f"{question} {arm} is {state} {other}: {in_numbers(gains)} over {len(gains.values)} seeds."
+                )
+    return findings
+
+
+def tables(root: Path) -> str:
+    """A table for every base and schedule that has been begun."""
+    found = read_records(root)
+    sections = []
+    for base, schedule in dict.fromkeys(stage[:2] for stage in STAGES):
+        own = [cell for arm in ARMS if (cell := Cell(base, schedule, arm)) in found and found[cell]]
+        if own:
+            rows = [HEADER, tuple("---" for _ in HEADER), *[row_of(cell, found) for cell in own]]
+            lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+            findings = "\n".join(f"- {finding}" for finding in findings_of(own, found))
+            sections.append(f"**{TITLES[base]}, {schedule} rate**\n\n{lines}\n\n{findings}".rstrip())
+    return "\n\n".join(sections) or NOTHING
+
+
+def with_tables(page: str, made: str) -> str:
+    """The page with new tables between the marks."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.split(END)[1]}"
