@@ -1,6 +1,7 @@
 """Which optimizers cannot be stepped block by block, and why."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from bcsc.errors import UnsupportedOptimizerError, in_one_line
 from bcsc.optim.bases.conduct import is_distributed, same_bits
 from bcsc.optim.bases.trial import Trials, failure, without_trace
 
+REFUSED = "cannot be the base of BlockCyclic"
 KNOWN: Mapping[type[Optimizer], str] = {
     LBFGS: "it evaluates the closure several times per step and keeps one history for the whole vector",
     SparseAdam: "it takes sparse gradients only, which have no value for every scalar of a block",
@@ -21,23 +23,25 @@ KNOWN: Mapping[type[Optimizer], str] = {
 def refuse_base(base: Optimizer, mask: Mask) -> None:
     """Refuse what cannot be stepped block by block: what is known not to, and what is seen not to."""
     name = type(base).__name__
-    if not (isinstance(base, Optimizer) and hasattr(base, "param_groups")):
+    if not isinstance(base, Optimizer):
         raise UnsupportedOptimizerError(
             f"The base must be a torch.optim.Optimizer, got {name}. Build one first, "
             "for instance torch.optim.SGD(model.parameters(), lr=0.1)."
         )
+    if not hasattr(base, "param_groups"):
+        raise UnsupportedOptimizerError(f"{name} {REFUSED}: it has no param_groups. Take the optimizer inside it.")
     refuse_differentiable(base, base.param_groups)
     reasons = [reason for kind, reason in KNOWN.items() if isinstance(base, kind)]
     reason = reasons[0] if reasons else reason_seen(base, mask)
     if reason is not None:
-        raise UnsupportedOptimizerError(f"{name} cannot be the base of BlockCyclic: {reason}.")
+        raise UnsupportedOptimizerError(f"{name} {REFUSED}: {reason}.")
 
 
 def refuse_differentiable(base: Optimizer, groups: list[dict[str, Any]]) -> None:
     """Refuse groups whose step is to be differentiated through."""
     if any(group.get("differentiable") for group in groups):
         raise UnsupportedOptimizerError(
-            f"{type(base).__name__} with differentiable=True cannot be the base of BlockCyclic: "
+            f"{type(base).__name__} with differentiable=True {REFUSED}: "
             "putting values back outside the block "
             "would cut the graph through its step. Build it with differentiable=False."
         )
@@ -64,35 +68,51 @@ def reason_seen(base: Optimizer, mask: Mask) -> str | None:
             return 'it keeps state that is not in optimizer.state, where mask="all" looks for it; take another mask'
         if mask == "all" and wraps_state(trials):
             return 'it keeps state by element in lists or the like, where mask="all" cannot hold it; take another mask'
+        if mask == "all" and steps_without_gradient(trials):
+            return 'it moves tensors that have no gradient, by which mask="all" holds them; take another mask'
     return None
 
 
 def reason_it_fails(trials: Trials, mask: Mask) -> str | None:
     """Why a base fails in a step without a closure. Where only its state is in question, it may still step."""
+    if isinstance(trials.error, NotImplementedError):
+        return "it has no step; where parameters move during the backward pass, nothing can be masked"
     if failure(lambda: trials.new().step_with_closure()) is None:
         return "its step needs the closure, which BlockCyclic evaluates once before it, to have a gradient to mask"
     if failure(lambda: trials.new().step_with_graph()) is None:
         return "its step differentiates the gradient, and a masked one has no graph"
     if mask == "all" and trials.error is not None:
-        return f'what it keeps for mask="all" to hold is unknown, as a trial of it fails ({in_one_line(trials.error)})'
+        error = f"{type(trials.error).__name__}: {in_one_line(trials.error)}"
+        return f'what it keeps for mask="all" to hold is unknown, as a trial of it fails ({error})'
     return None
 
 
 def hides_state(trials: Trials) -> bool:
     """Whether a step depends on earlier gradients by more than the parameters, the state and the groups' options.
 
-    Two trials make different steps that are then undone, as far as these three go. What comes after must be the same.
+    Two trials make different steps that are then undone, as far as these three go. What comes after must be the same,
+    for more steps than one, as some bases leave tensors out at random.
     """
-    ends = []
+    ends: list[list[Tensor]] = []
     for detour in (1.0, -2.0):
         trial = trials.new()
         trial.step(scale=1.0)
         before = trial.snapshot()
         trial.step(detour)
         trial.restore(before)
-        trial.step(scale=3.0)
+        if failure(partial(trial.steps, 3.0, 1.0, 2.0, 1.0)) is not None:
+            return True  # it misses what is not to be undone
         ends.append([p.detach() for p in trial.stand_ins])
     return not all(map(same_bits, *ends))
+
+
+def steps_without_gradient(trials: Trials) -> bool:
+    """Whether one of several tensors moves in a step in which it alone has no gradient."""
+    trial = trials.new()
+    trial.step(scale=1.0)
+    before = trial.stand_ins[0].detach().clone()
+    trial.step(scale=1.0, num_idle=1)
+    return len(trial.stand_ins) > 1 and not same_bits(trial.stand_ins[0].detach(), before)
 
 
 def wraps_state(trials: Trials) -> bool:

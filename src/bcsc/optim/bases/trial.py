@@ -69,11 +69,16 @@ class Trial:
             group.update({name: value for name, value in options.items() if name in group})
         getattr(self.twin, "train", lambda: None)()  # schedule-free optimizers step in that mode only
 
-    def step(self, scale: float) -> None:
-        """Make one step on the gradients, scaled."""
-        for p, gradient in zip(self.stand_ins, self.gradients, strict=True):
-            p.grad = gradient * scale
+    def step(self, scale: float, num_idle: int = 0) -> None:
+        """Make one step on the gradients, scaled; the first ``num_idle`` of several stand-ins have none."""
+        for number, (p, gradient) in enumerate(zip(self.stand_ins, self.gradients, strict=True)):
+            p.grad = None if number < num_idle < len(self.stand_ins) else gradient * scale
         step_unnoticed(self.twin)
+
+    def steps(self, *scales: float) -> None:
+        """Make some steps on the gradients, each scaled."""
+        for scale in scales:
+            self.step(scale)
 
     def step_with_closure(self) -> None:
         """Make one step that may compute gradients itself, as often as it likes."""

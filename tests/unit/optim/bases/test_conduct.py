@@ -1,8 +1,5 @@
 """What is seen of a base is what it does."""
 
-import contextlib
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -142,52 +139,3 @@ def test_schedule_free_bases_start_from_the_parameters_and_count_their_own_steps
             assert torch.equal(base.state[p]["z"][~here], z[~here])
         assert all((p.grad == step).all() for p in tensors)
     assert all((base.state[p]["z"] != start).any() for p, start in zip(tensors, parameters(), strict=True))
-
-
-def built_outside(tensors: list[nn.Parameter]) -> Iterator[Optimizer]:
-    """Every optimizer of pytorch_optimizer that is built from parameters alone."""
-    package = pytest.importorskip("pytorch_optimizer")
-    for name in sorted(dir(package)):
-        kind = getattr(package, name)
-        if isinstance(kind, type) and issubclass(kind, Optimizer) and kind.__module__.startswith("pytorch_optimizer."):
-            with contextlib.suppress(Exception):  # others are built otherwise
-                yield kind(tensors, lr=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mask", ["update", "all"])
-@pytest.mark.filterwarnings("ignore")  # theirs
-def test_others_optimizers_keep_to_the_mask_or_are_refused(mask: str) -> None:
-    tensors = parameters()
-    num_kept = 0
-    for base in built_outside(tensors):
-        name = type(base).__name__
-        try:
-            optimizer = bcsc.BlockCyclic(base, 2, mask=mask, steps_per_epoch=3)
-        except bcsc.errors.UnsupportedOptimizerError:
-            continue
-        getattr(base, "train", lambda: None)()
-        if name not in ("LoRARite", "SpectralSphere"):  # which take matrices only
-            assert keeps_to_mask(optimizer, tensors), name
-            num_kept += 1
-    assert num_kept > 75
-
-
-def keeps_to_mask(optimizer: bcsc.BlockCyclic, tensors: list[nn.Parameter]) -> bool:
-    """Whether outside the block nothing moves, neither of parameters nor, under "all", of vectors in their state."""
-    kept, by_element = True, [{} for _ in tensors]
-    for step in range(1, 6):
-        inside = [labels == optimizer.block for labels in optimizer.epoch_blocks().labels]
-        before = [p.detach().clone() for p in tensors]
-        for p in tensors:
-            p.grad = torch.sin(torch.arange(p.numel()) + step).view_as(p)
-        gradients = [p.grad.clone() for p in tensors]
-        optimizer.step()
-        for i, (p, here) in enumerate(zip(tensors, inside, strict=True)):
-            kept &= torch.equal(p.detach()[~here], before[i][~here])
-            kept &= torch.equal(p.grad, gradients[i])
-            entries = optimizer.state[p].items() if optimizer.mask == "all" and p.dim() == 1 else ()
-            now = {name: x.clone() for name, x in entries if isinstance(x, Tensor) and x.shape == p.shape}
-            kept &= all(torch.equal(now[name][~here], old[~here]) for name, old in by_element[i].items())
-            by_element[i] = now
-    return kept

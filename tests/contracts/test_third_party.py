@@ -1,0 +1,29 @@
+"""Every optimizer of pytorch_optimizer does what the mask says, or is refused as docs/bases.md says."""
+
+import pytest
+
+pytest.importorskip("pytorch_optimizer")
+
+from bcsc.choices import MASKS
+from tests.contracts.third_party import PAGE, all_optimizers, found_out, read_page
+
+SAID = read_page()
+
+
+def test_the_page_has_all_of_them() -> None:
+    assert SAID.keys() == all_optimizers().keys()
+    assert len(SAID) > 130
+    assert sum("update" in masks for masks, _ in SAID.values()) > 120
+
+
+def test_the_page_on_the_optimizer_counts_them() -> None:
+    right = [sum(mask in masks for masks, _ in SAID.values()) for mask in MASKS]
+    page = " ".join((PAGE.parent / "optimizer.md").read_text().split())
+    assert right[0] == right[1]
+    assert f"Of the {len(SAID)} optimizers of pytorch_optimizer 4.1, {right[2]} are right under every mask" in page
+    assert f'and {right[0]} under `"update"` and `"gradient"`' in page
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_the_page_says_is_so(name: str) -> None:
+    assert found_out(name) == SAID[name]
