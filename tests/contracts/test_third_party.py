@@ -1,6 +1,9 @@
 """Every optimizer of pytorch_optimizer does what the mask says, or is refused as docs/bases.md says."""
 
+from collections.abc import Iterator
+
 import pytest
+import torch.distributed as dist
 
 pytest.importorskip("pytorch_optimizer")
 
@@ -24,6 +27,15 @@ def test_the_page_on_the_optimizer_counts_them() -> None:
     assert f'and {right[0]} under `"update"` and `"gradient"`' in page
 
 
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """Leave no process group behind, which some optimizers need."""
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 @pytest.mark.parametrize("name", SAID)
+@pytest.mark.usefixtures("alone")
 def test_what_the_page_says_is_so(name: str) -> None:
     assert found_out(name) == SAID[name]
