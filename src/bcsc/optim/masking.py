@@ -117,9 +117,9 @@ class ActiveBlock:
     def multiply_moves(self) -> None:
         """Let the parameters go ``factors`` times as far as the base has moved them from where they were "before"."""
         moved, before = [parameter.tensor for parameter in self.parameters], self.copies(self.parameters, "before")
-        if isinstance(self.factors, float):
+        if isinstance(self.factors, float) and moved:
             torch._foreach_lerp_(moved, before, 1.0 - self.factors)
-        elif self.factors is not None:
+        elif self.factors is not None and not isinstance(self.factors, float):
             for after, start, factor in zip(moved, before, self.factors, strict=True):
                 after.copy_(start + factor * (after.to(torch.promote_types(after.dtype, factor.dtype)) - start))
 

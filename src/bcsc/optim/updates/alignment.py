@@ -34,7 +34,7 @@ def alignment(average: Tensor, gradient: Tensor, units: Sequence[int]) -> Tensor
     """
     one, other = (by_unit(tensor, torch.Size(units).numel()) for tensor in (average, gradient.to(average.dtype)))
     cosine = F.cosine_similarity(one, other, dim=1, eps=torch.finfo(one.dtype).tiny ** 0.5)
-    return torch.sigmoid(cosine / TEMPERATURE).view(*units)
+    return torch.sigmoid(cosine / TEMPERATURE).view(tuple(units))
 
 
 def by_unit(tensor: Tensor, num_units: int) -> Tensor:

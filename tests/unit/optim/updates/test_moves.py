@@ -222,6 +222,32 @@ def test_what_is_excluded_is_in_no_block_and_goes_its_own_way(mask: str) -> None
     assert not torch.equal(model[2].weight, bare[2].weight)
 
 
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("align", [False, True])
+def test_parameters_of_all_kinds_go_as_far_as_they_should(align: bool, granularity: str) -> None:
+    """Every gradient is that of before, so the cosine is 1; a step without any gradient moves nothing."""
+    kinds = [((3,), torch.float32), ((2, 2), torch.float64), ((2,), torch.complex64), ((4,), torch.bfloat16)]
+    shaped = [*kinds, ((), torch.float32), ((0, 3), torch.float32), ((2, 3, 4, 4), torch.float32)]
+    own = [nn.Parameter(torch.ones(shape, dtype=dtype)) for shape, dtype in shaped]
+    own[-1].data = own[-1].data.to(memory_format=torch.channels_last)
+    options = {"order": "bernoulli", "align": align, "rescale": True, "granularity": granularity}
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD(own, lr=1 / 64), 2, **options)
+    optimizer.step()
+    assert all((p == 1).all() for p in own)
+    expected, score = [p.detach().clone() for p in own], 1.0
+    for _ in range(5):
+        for p in own:
+            p.grad = torch.ones_like(p)
+        labels, block = optimizer.epoch_blocks().labels, optimizer.block
+        score = 0.9 * score + 0.1 * torch.sigmoid(torch.tensor(0.5, dtype=torch.float64)).item()
+        move = 2 / 64 * (score if align else 1.0)
+        expected = [torch.where(own == block, w - move, w) for w, own in zip(expected, labels, strict=True)]
+        optimizer.step()
+    for p, w in zip(own, expected, strict=True):
+        torch.testing.assert_close(p.detach(), w, rtol=0.02 if p.dtype == torch.bfloat16 else 1e-6, atol=0)
+    assert sum((w != 1).sum().item() for w in expected) > 20
+
+
 def test_a_scaled_loss_changes_nothing() -> None:
     plain, scaled = network(), network()
     optimizers = [bcsc.BlockCyclic(BASES["SGD"](m.parameters()), 2, **OPTIONS["magma"]) for m in (plain, scaled)]
