@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import torch
@@ -9,7 +10,16 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from bcsc.data.dataset import DataSet
-from bcsc.data.transforms import Crops, all_crops, crop_and_flip, draw_augmentations, normalise, pad_to
+from bcsc.data.transforms import (
+    Crops,
+    all_crops,
+    can_feed_in_one_pass,
+    crop_and_flip,
+    draw_augmentations,
+    feed_in_one_pass,
+    normalise,
+    pad_to,
+)
 from bcsc.errors import InvalidArgumentError, check_at_least
 from bcsc.seeding import stream
 
@@ -90,13 +100,22 @@ class Feeder(Dataset[tuple[Tensor, int]]):
         images = None
         for group in groups_of_images(steps, IMAGES_AT_ONCE):
             wanted = [step.indices[step.part] for step in group]
-            indices = torch.cat(wanted).to(self.images.device)
-            pixels, labels = self._prepared(indices, self._draws(epoch, group)), self.labels.index_select(0, indices)
-            parts = (torch.split(tensor, list(map(len, wanted))) for tensor in (pixels, labels))
-            for own_pixels, own_labels in zip(*parts, strict=True):
-                fits = overwrite and images is not None and images.shape == own_pixels.shape
-                images = normalise(own_pixels, self._scale, self._shift, images if fits else None)
-                yield images, own_labels
+            indices, draws = torch.cat(wanted).to(self.images.device), self._draws(epoch, group)
+            labels = self.labels.index_select(0, indices)
+            pixels = None if can_feed_in_one_pass(self.images) else self._prepared(indices, draws)
+            for start, end in pairwise(accumulate(map(len, wanted), initial=0)):
+                own = slice(start, end)
+                if not overwrite or images is None or len(images) != end - start:
+                    images = self._scale.new_empty(end - start, self.images.shape[1], self.image_size, self.image_size)
+                if pixels is None:
+                    self._feed(indices[own], None if draws is None else draws[own], images)
+                else:
+                    normalise(pixels[own], self._scale, self._shift, images)
+                yield images, labels[own]
+
+    def _feed(self, indices: Tensor, draws: Tensor | None, out: Tensor) -> None:
+        if not feed_in_one_pass(self.images, indices, draws, (self._scale, self._shift), out):
+            normalise(self._prepared(indices, draws), self._scale, self._shift, out)  # says what is wrong with an index
 
     def pixels(self, indices: Tensor, epoch: int = 0, step: int = 0) -> Tensor:
         """The images of :meth:`batch` before they are normalised, as bytes."""

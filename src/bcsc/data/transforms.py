@@ -1,15 +1,20 @@
 """Crop, flip and normalise a whole batch of images at once."""
 
 import math
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from bcsc.kernels.passes import checked, compiled_loops, same_numbers
+
 PADDING = 4
 SHIFTS = 2 * PADDING + 1  # places for a crop, down and across
 NUM_AUGMENTATIONS = SHIFTS * SHIFTS * 2  # each crop as it is, and each flipped
+UNTOUCHED = PADDING * SHIFTS + PADDING  # the augmentation that changes nothing
 
 
 def draw_augmentations(num_images: int, generator: Generator) -> Tensor:
@@ -77,3 +82,40 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor | None =
     """Bytes to floats: ``byte * scale + shift`` by channel."""
     floats = torch.empty_like(images, dtype=torch.float32) if out is None else out
     return floats.copy_(images).mul_(scale).add_(shift)
+
+
+def can_feed_in_one_pass(images: Tensor) -> bool:
+    """Whether there is a loop for images that lie there so."""
+    return type(images) is Tensor and images.is_cpu and images.is_contiguous() and feeds_to_the_bit()
+
+
+def feed_in_one_pass(
+    images: Tensor, indices: Tensor, augmentations: Tensor | None, constants: tuple[Tensor, Tensor], out: Tensor
+) -> bool:
+    """Gather, crop, flip and normalise with scale and shift, if all indices are of images; says whether they are."""
+    if indices.dtype != torch.int64 or not indices.is_contiguous():
+        return False
+    if augmentations is None:
+        augmentations = torch.full_like(indices, UNTOUCHED)
+    loops: Any = compiled_loops()
+    plan = [x.data_ptr() for x in (images, out, indices, augmentations)]
+    plan += [*images.shape, out.shape[-1], PADDING, len(indices), *[constant.data_ptr() for constant in constants]]
+    found: bool = loops.feed_kernel()(np.array(plan, dtype=np.int64))
+    return found
+
+
+@cache
+def feeds_to_the_bit() -> bool:
+    """Whether the loop compiles and gives on a few images what the functions above give."""
+
+    def check(_loops: Any) -> bool:
+        size, augmentations = 13, torch.arange(NUM_AUGMENTATIONS)
+        images = torch.arange(5 * 3 * 11 * 12).mul(37).remainder(256).to(torch.uint8).view(5, 3, 11, 12)
+        scale, shift = (torch.tensor(x)[:, None, None] for x in ([0.0159, 0.0163, 0.0149], [-1.99, -1.98, -1.71]))
+        indices = augmentations % 5
+        pixels = crop_and_flip(images, indices, augmentations, all_crops(size))
+        out = torch.empty(pixels.shape)
+        found = feed_in_one_pass(images, indices, augmentations, (scale, shift), out)
+        return found and same_numbers(out, normalise(pixels, scale, shift))
+
+    return bool(checked(check))
