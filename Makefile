@@ -21,6 +21,8 @@ check: install  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 src
+	$(BIN)/mypy --platform darwin src
 	$(BIN)/lint-imports
 
 bench: install  ## the six goals of docs/performance.md, in under ten minutes on two quiet cores

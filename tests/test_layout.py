@@ -56,3 +56,51 @@ def test_the_life_of_a_step_takes_six_hops_through_files_that_are_there() -> Non
     hops = [line.split("`")[1] for line in page.splitlines() if line[:2] in ("1.", "2.", "3.", "4.", "5.", "6.", "7.")]
     assert len(hops) <= 6
     assert all((PACKAGE / hop).is_file() for hop in hops)
+
+
+# A module has its tests in the file of tests/unit that mirrors it, or is tested with another: that file is named here.
+TESTED_WITH = {
+    "bcsc/choices": "unit/runs/test_spec.py",
+    "bcsc/data/decoders/arrays": "unit/data/decoders/test_decoders.py",
+    "bcsc/data/decoders/cifar": "unit/data/decoders/test_decoders.py",
+    "bcsc/data/decoders/mnist": "unit/data/decoders/test_decoders.py",
+    "bcsc/data/registry": "unit/data/test_real_data.py",
+    "bcsc/data/sheet": "unit/cli/test_data.py",
+    "bcsc/data/source": "unit/data/test_fetching.py",
+    "bcsc/errors": "unit/cli/test_train.py",
+    "bcsc/experiments/arms": "unit/experiments/test_plan_file.py",
+    "bcsc/experiments/campaigns/local": "unit/experiments/campaigns/test_campaign.py",
+    "bcsc/experiments/campaigns/progress": "unit/experiments/campaigns/test_campaign.py",
+    "bcsc/experiments/campaigns/ray": "distributed/test_ray.py",
+    "bcsc/experiments/experiment": "unit/experiments/test_catalog.py",
+    "bcsc/experiments/first_look": "unit/cli/test_demo.py",
+    "bcsc/experiments/sayings": "unit/reports/test_claims.py",
+    "bcsc/integrations/distributed_state": "integrations/test_fsdp.py",
+    "bcsc/kernels/loops": "unit/kernels/test_passes.py",
+    "bcsc/optim/fast/layout": "unit/optim/fast/test_sgd.py",
+    "bcsc/optim/position": "unit/optim/test_block_cyclic.py",
+    "bcsc/origin": "unit/runs/test_run.py",
+    "bcsc/runs/batches": "unit/runs/test_run.py",
+    "bcsc/runs/build": "unit/runs/test_run.py",
+    "bcsc/runs/recorder": "unit/runs/test_exact_continuation.py",
+    "bcsc/seeding": "unit/optim/test_partition.py",
+    "bcsc/training/rank_state": "unit/training/test_checkpoint.py",
+    "bcsc/training/watcher": "unit/runs/test_watch.py",
+    "bcsc/version": "unit/test_public_names.py",
+}
+TESTS = REPOSITORY / "tests"
+UNITS = [path for path in MODULES if PACKAGE in path.parents and path.stem not in ("__init__", "__main__")]
+
+
+def test_the_tests_mirror_the_package() -> None:
+    homes = {str(path.relative_to(PACKAGE.parent).with_suffix("")): path.relative_to(PACKAGE) for path in UNITS}
+    homes = {name: home for name, home in homes.items() if home.parent.name != "models"}  # the contracts try each
+    mirrored = {name: f"unit/{home.parent}/test_{home.stem}.py" for name, home in homes.items()}
+    alone = {name for name, test in mirrored.items() if not (TESTS / test).exists()}
+    assert alone == set(TESTED_WITH), "give a module a file of tests, or say with which it is tested"
+    assert [name for name, test in TESTED_WITH.items() if not (TESTS / test).exists()] == []
+
+
+def test_every_folder_of_unit_tests_is_one_of_the_package() -> None:
+    tested = {path.parent.relative_to(TESTS / "unit") for path in (TESTS / "unit").rglob("test_*.py")}
+    assert tested - {path.parent.relative_to(PACKAGE) for path in UNITS} == {Path("benchmarks")}

@@ -1,7 +1,7 @@
 """``bcsc compare``: carry out a plan of one's own, and report on it."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,7 +126,7 @@ def compare(
 
     require_extras()
     whole, text = find_plan(plan)
-    experiment = cut_down(whole, **cut)
+    experiment = cut_down_to(whole, cut)
     out = Path(out) if out is not None else Path("results") / experiment.name
     check_subset(experiment)
     check_goes_on(out, experiment)
@@ -167,6 +167,15 @@ def carry_out_experiment(experiment: Experiment, out: Path, engine: "Engine", sh
     if decisions:
         set_others_aside(jobs, shown)
     return run_campaign(jobs, engine, shown)
+
+
+def cut_down_to(experiment: Experiment, cut: Mapping[str, Any]) -> Experiment:
+    """What is left of an experiment; networks that it does not plan must at least be there."""
+    from bcsc.models import MODELS
+
+    for model in cut.get("models") or ():
+        check_choice("A network", model, MODELS)
+    return cut_down(experiment, **cut)
 
 
 def find_plan(plan: Path | str) -> tuple[Experiment, str | None]:

@@ -2,9 +2,9 @@
 
 import argparse
 
-from bcsc.cli.compare import add_campaign_arguments, carry_out, cuts_in
+from bcsc.cli.compare import add_campaign_arguments, carry_out, cut_down_to, cuts_in
 from bcsc.errors import InvalidArgumentError, check_choice
-from bcsc.experiments.catalog import EXPERIMENTS, cut_down, plan_text
+from bcsc.experiments.catalog import EXPERIMENTS, plan_text
 from bcsc.experiments.experiment import Experiment
 
 
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     """List the experiments, show one, or reproduce it."""
     names = [check_choice("The experiment", arguments.name, EXPERIMENTS)] if arguments.name else list(EXPERIMENTS)
     if arguments.list:
-        experiments = [cut_down(EXPERIMENTS[name], **cuts_in(arguments)) for name in names]
+        experiments = [cut_down_to(EXPERIMENTS[name], cuts_in(arguments)) for name in names]
         return list_experiments(experiments, time_each=arguments.time)
     if not arguments.name:
         raise InvalidArgumentError(

@@ -1,7 +1,7 @@
 """What is known of a data set before it is read."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bcsc.data.decoders.arrays import Arrays, find_file
@@ -31,8 +31,10 @@ class Source:
     name: str
     title: str
     folder: str  # inside the data folder, as the official archive unpacks and torchvision leaves it
-    files: Mapping[str, tuple[str, ...]]  # file -> the md5 of the official one, stored as it is or compressed
-    downloads: tuple[Download, ...]
+    files: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # file -> md5 of the official, or compressed, one
+    downloads: tuple[Download, ...] = ()
     decode: Callable[[Path], Arrays]
     channels: int
     size: int
@@ -41,8 +43,8 @@ class Source:
     test_counts: tuple[int, ...]
     mean: tuple[float, ...]  # per channel over all pixels of all training images, scaled to 0..1
     std: tuple[float, ...]
-    augment: bool  # random crops and flips
-    confused_with: Mapping[int, int]  # for asymmetric outliers; empty where the field has no definition
+    augment: bool = False  # random crops and flips
+    confused_with: Mapping[int, int] = field(default_factory=dict)  # for asymmetric outliers, where these are defined
 
     @property
     def num_classes(self) -> int:

@@ -38,7 +38,7 @@ class Ranks:
     def sum_(self, tensor: Tensor) -> Tensor:
         """The sum over the ranks, in place; the same bits on every rank."""
         if not self.alone:
-            with self._noticing_loss():
+            with self._naming_lost_ranks():
                 dist.all_reduce(tensor)
             self.bytes_sent += 2 * (self.size - 1) * tensor.nbytes // self.size
         return tensor
@@ -57,7 +57,7 @@ class Ranks:
             return [outgoing[0].view(shape)]
         received = outgoing[0].new_empty(sum(sizes))
         lengths = [len(tensor) for tensor in outgoing]
-        with self._noticing_loss():
+        with self._naming_lost_ranks():
             dist.all_to_all_single(received, torch.cat(list(outgoing)), list(sizes), lengths)
         self.bytes_sent += sum(tensor.nbytes for rank, tensor in enumerate(outgoing) if rank != self.rank)
         return [part.view(shape) for part in torch.split(received, list(sizes))]
@@ -72,7 +72,7 @@ class Ranks:
                 answer[0] = make()
             except BcscError as error:
                 answer[1] = error
-        with self._noticing_loss():
+        with self._naming_lost_ranks():
             dist.broadcast_object_list(answer, src=0)
         value, failure = answer
         if failure is not None:
@@ -81,7 +81,8 @@ class Ranks:
         return first
 
     @contextmanager
-    def _noticing_loss(self) -> Iterator[None]:
+    def _naming_lost_ranks(self) -> Iterator[None]:
+        """Turn torch's error, where another rank is gone, into one that says so and what to do."""
         try:
             yield
         except RuntimeError as error:

@@ -8,7 +8,7 @@ from importlib import resources
 from bcsc.choices import Period
 from bcsc.errors import InvalidArgumentError, check_at_least, check_choice
 from bcsc.experiments.arms import Arm, Tuning
-from bcsc.experiments.experiment import NETWORKS, PERIODS, Cell, Experiment
+from bcsc.experiments.experiment import PERIODS, Cell, Experiment
 from bcsc.experiments.plan_file import experiment_from_toml
 
 NAMES = ("blocks", "outliers", "adagrad", "dropout", "cifar10", "cifar10-deep", "cifar100", "compute")
@@ -39,8 +39,6 @@ def cut_down(
     full, planned = experiment.recipe.epochs, experiment.models
     if epochs is not None and check_at_least("epochs", epochs, 1) > full:
         raise InvalidArgumentError(f"epochs must be at most the {full} of {experiment.name}, got {epochs}.")
-    for model in models or ():
-        check_choice("A network", model, dict.fromkeys([*planned, *NETWORKS]))
     known = dict.fromkeys([*(model for model in planned if model in (models or planned)), *(models or ())])
     recipe = replace(
         experiment.recipe,

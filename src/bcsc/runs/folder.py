@@ -30,6 +30,7 @@ SPEC, METRICS, SUMMARY, ORIGIN, OUTLIERS = "run.toml", "metrics.jsonl", "summary
 NEWEST, PREVIOUS, DAMAGED = "checkpoint.pt", "checkpoint.previous.pt", "checkpoint.damaged.pt"
 LOCK = "lock"
 RUN_FILES = (SPEC, METRICS, SUMMARY)  # a folder with one of them is a run's
+CARRIED = (PREVIOUS, NEWEST, SPEC, METRICS, SUMMARY, ORIGIN, OUTLIERS)  # from one machine to another, in this order
 
 LOCK_ATTEMPTS = 3  # one who only looks whether the folder is busy holds the lock for an instant
 SECONDS_BETWEEN_ATTEMPTS = 0.05
@@ -145,6 +146,17 @@ class RunFolder:
     def set_damaged_checkpoint_aside(self) -> None:
         """Rename the newest checkpoint, so that the next one saved does not take the place of the good one before."""
         (self.path / NEWEST).replace(self.path / DAMAGED)
+
+    def files(self) -> dict[str, bytes]:
+        """All that a run needs to go on elsewhere, and its measurements."""
+        return {name: (self.path / name).read_bytes() for name in CARRIED if (self.path / name).exists()}
+
+    def write_files(self, files: Mapping[str, bytes]) -> None:
+        """What ``files`` gave elsewhere; the checkpoint first, as the other files follow from it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name in CARRIED:
+            if name in files:
+                write_whole(self.path / name, files[name])
 
     @contextmanager
     def locked(self) -> Iterator[IO[str]]:

@@ -146,7 +146,10 @@ def spec_to_toml(spec: RunSpec) -> str:
 
 
 def toml_value(value: object) -> str:
-    """A value as TOML writes it: as JSON does, but for tables and the one control character that JSON lets pass."""
+    """A value as TOML writes it: as JSON does, but for tables and the one control character that JSON lets pass.
+
+    By hand, as every run writes one and the core needs torch and numpy alone.
+    """
     if isinstance(value, dict):
         entries = ", ".join(f"{toml_value(key)} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {entries} }}" if entries else "{}"

@@ -63,8 +63,9 @@ def test_a_folder_with_other_runs_is_refused(
         (["reproduce", "cifar11"], "The experiment must be one of"),
         (
             ["reproduce", "cifar10", "--models", "alexnet"],
-            "A network must be one of lenet4, vgg19, resnet18, mobilenet",
+            "A network must be one of lenet4, vgg19, googlenet, resnet18",
         ),
+        (["reproduce", "--list", "--models", "vgg11"], "got 'vgg11'. Did you mean 'vgg19'"),
         (["reproduce", "cifar10", "--seeds", "a"], "argument --seeds: expected whole numbers such as 0,1,2, got 'a'"),
         (["reproduce", "cifar10", "--seeds", ","], "argument --seeds: expected"),
         (["reproduce", "cifar10", "--models", ","], "argument --models: expected names"),

@@ -165,3 +165,32 @@ def test_any_result_without_its_configuration_belongs_to_nobody(tmp_path: Path, 
     (tmp_path / name).touch()
     with pytest.raises(StateMismatchError, match="holds results but no run.toml"):
         RunFolder(tmp_path).check_same_run(SPEC)
+
+
+def test_a_run_is_carried_elsewhere_with_its_checkpoints_and_without_what_is_not_its_own(
+    tmp_path: Path,
+) -> None:
+    here, there = RunFolder(write_run(tmp_path / "here", SPEC)), RunFolder(tmp_path / "there")
+    for content in (b"one", b"two"):
+        here.write_checkpoint(content)
+    (here.path / "notes.txt").write_text("mine")
+    with here.locked():
+        there.write_files(here.files())
+    assert there.read().rows == here.read().rows
+    assert {name: (there.path / name).read_bytes() for name in (PREVIOUS, NEWEST)} == {PREVIOUS: b"one", NEWEST: b"two"}
+    assert {path.name for path in here.path.iterdir()} - {path.name for path in there.path.iterdir()} == {
+        "lock",
+        "notes.txt",
+    }
+    assert RunFolder(tmp_path / "nowhere").files() == {}
+
+
+def test_what_was_carried_is_written_with_the_checkpoint_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = RunFolder(write_run(tmp_path / "here", SPEC))
+    here.write_checkpoint(b"one")
+    here.write_checkpoint(b"two")
+    written: list[str] = []
+    monkeypatch.setattr(files_of_a_run, "write_whole", lambda path, _content: written.append(path.name))
+    RunFolder(tmp_path / "there").write_files(here.files())
+    assert written[:2] == [PREVIOUS, NEWEST]
+    assert set(written[2:]) == {"run.toml", "metrics.jsonl", "summary.json", "origin.json"}

@@ -9,7 +9,7 @@ from bcsc.errors import InvalidArgumentError
 from bcsc.optim.masking import MASKED_STEPS
 from bcsc.runs.spec import CHOICES, RunSpec, differences, spec_from_toml, spec_to_toml
 
-names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 options = st.dictionaries(
     names.filter(lambda name: name not in ("lr", "momentum", "weight_decay")),
     st.booleans() | st.integers(-9, 9) | st.floats(-1, 1) | names,

@@ -36,8 +36,6 @@ DIGITS = Source(
     name="digits",
     title="UCI handwritten digits",
     folder="",
-    files={},
-    downloads=(),
     decode=lambda _folder: decode_digits(),
     channels=1,
     size=32,
@@ -46,6 +44,5 @@ DIGITS = Source(
     test_counts=(35, 36, 35, 37, 37, 37, 37, 36, 33, 37),
     mean=(0.3054,),
     std=(0.3753,),
-    augment=False,
     confused_with=CONFUSED_DIGITS,
 )

@@ -100,7 +100,6 @@ MNIST = Source(
     test_counts=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
     mean=(0.1307,),
     std=(0.3081,),
-    augment=False,
     confused_with=CONFUSED_DIGITS,
 )
 # Mean and std are those in general use: the tests have no files to recompute them from.
@@ -131,6 +130,4 @@ FASHION_MNIST = Source(
     test_counts=(1000,) * 10,
     mean=(0.2860,),
     std=(0.3530,),
-    augment=False,
-    confused_with={},
 )

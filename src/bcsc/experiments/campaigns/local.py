@@ -25,6 +25,12 @@ def jobs_at_a_time(jobs: Sequence[Job], num_cores: int) -> int:
     return max(1, min(num_cores, len(jobs))) if small else 1
 
 
+def usable_cores() -> int:
+    """How many cores this process may use; all of them where, as on macOS and Windows, one cannot ask."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 class LocalProcesses:
     """Carries out jobs by ``bcsc train``, ``num_jobs`` of them at a time, or as many as suit the networks."""
 
@@ -34,7 +40,7 @@ class LocalProcesses:
         self.running: list[Job] = []
 
     def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
-        num_cores = len(os.sched_getaffinity(0))
+        num_cores = usable_cores()
         num_jobs = self.num_jobs or jobs_at_a_time(jobs, num_cores)
         threads = max(1, num_cores // num_jobs)
         waiting = deque(jobs)
@@ -86,11 +92,14 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 def interrupt(processes: Iterable["subprocess.Popen[bytes]"]) -> None:
-    """Ask each to save itself and wait until it has; a second Ctrl-C ends them at once."""
+    """Ask each to save itself and wait until it has; a second Ctrl-C ends them at once.
+
+    On Windows, where a process cannot be asked, it ends at once and goes on from its last checkpoint.
+    """
     alive = [process for process in processes if process.poll() is None]
     try:
         for process in alive:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGINT)
         for process in alive:
             process.wait()
     except KeyboardInterrupt:

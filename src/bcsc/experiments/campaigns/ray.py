@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from bcsc.errors import BcscError, Diverged, Interrupted, MissingExtraError
 from bcsc.experiments.campaigns.campaign import STATE_OF_EXIT, Job
 from bcsc.experiments.campaigns.local import POLL_SECONDS, TRAIN
-from bcsc.files import write_whole
-from bcsc.runs.folder import NEWEST, PREVIOUS
+from bcsc.runs.folder import RunFolder
 from bcsc.runs.run import RunOptions, run
 from bcsc.runs.spec import RunSpec
 from bcsc.runs.watch import PlainWatcher
@@ -28,7 +27,7 @@ MAX_LOSSES = 3  # of workers, for one run; then it has failed
 EXIT_OF_STATE = {state: code for code, state in STATE_OF_EXIT.items()}
 
 
-class News(NamedTuple):
+class TaskReport(NamedTuple):
     """What a task sends: the run's name, the files of its folder, and what there is to add to its log."""
 
     name: str
@@ -55,28 +54,15 @@ class Reporter(PlainWatcher):
 
     def send(self) -> None:
         """Send what is there now."""
-        self._outbox.put(News(self._name, read_files(self._folder), "".join(self._lines)))
+        self._outbox.put(TaskReport(self._name, RunFolder(self._folder).files(), "".join(self._lines)))
         self._lines.clear()
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    """What a run needs to go on elsewhere, and its measurements."""
-    paths = folder.iterdir() if folder.exists() else ()
-    return {path.name: path.read_bytes() for path in paths if path.suffix in (".pt", ".toml", ".json", ".jsonl")}
-
-
-def write_files(folder: Path, files: dict[str, bytes]) -> None:
-    """The checkpoint first, as the other files follow from it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in sorted(files, key=lambda name: (name != PREVIOUS, name != NEWEST, name)):
-        write_whole(folder / name, files[name])
 
 
 def carry_out_run(name: str, spec: RunSpec, files: dict[str, bytes], outbox: Any) -> int:
     """On a worker: begin or continue a run; the exit code that ``bcsc train`` would have."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / name
-        write_files(folder, files)
+        RunFolder(folder).write_files(files)
         reporter = Reporter(name, folder, spec.epochs, outbox)
         try:
             result = run(spec, folder, RunOptions(watcher=reporter))
@@ -150,7 +136,7 @@ class RayTasks:
     def _submit(self, job: Job, outbox: Any) -> Any:
         needs = {"num_cpus": job.spec.threads or 1, "num_gpus": int(job.spec.device.startswith("cuda"))}
         task = self._ray.remote(carry_out_run).options(**needs, max_retries=0, name=job.name)
-        return task.remote(job.name, job.spec, read_files(job.folder), outbox)
+        return task.remote(job.name, job.spec, RunFolder(job.folder).files(), outbox)
 
     def _exit_code(self, task: Any, job: Job, losses: dict[str, int]) -> int | None:
         """How a task ended; nothing if its worker was lost and it may try again."""
@@ -174,10 +160,10 @@ class RayTasks:
 def take_in(outbox: Any, by_name: dict[str, Job]) -> None:
     """Write what the tasks have sent into the driver's folders."""
     for _ in range(outbox.qsize()):
-        news = outbox.get()
-        job = by_name[news.name]
-        write_files(job.folder, news.files)
-        add_to_log(job, news.log)
+        report = outbox.get()
+        job = by_name[report.name]
+        RunFolder(job.folder).write_files(report.files)
+        add_to_log(job, report.log)
 
 
 def add_to_log(job: Job, text: str) -> None:

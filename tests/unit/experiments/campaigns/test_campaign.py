@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bcsc.errors import InvalidArgumentError
+from bcsc.experiments.campaigns import local
 from bcsc.experiments.campaigns.campaign import Engine, Job, outcomes_in_words, run_campaign, share_done, under_way
 from bcsc.experiments.campaigns.local import LocalProcesses, jobs_at_a_time
 from bcsc.experiments.campaigns.progress import Lines
@@ -131,6 +133,7 @@ def test_the_number_of_jobs_is_checked() -> None:
 CAMPAIGN = """
 import signal, sys
 from pathlib import Path
+from types import SimpleNamespace
 from bcsc.experiments.campaigns.local import LocalProcesses, sigterm_as_ctrl_c
 from tests.unit.experiments.campaigns.test_campaign import FAKE, campaign, job
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests were started to ignore it
@@ -207,3 +210,24 @@ def test_the_local_engine_knows_what_is_running(tmp_path: Path) -> None:
     seen = [[each.name for each in engine.running] for _ in engine.carry_out(jobs)]
     assert seen[0] == ["a", "b"]
     assert seen[-1] == []
+
+
+def test_all_cores_count_where_a_process_cannot_ask_which_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local.os, "cpu_count", lambda: 12)
+    monkeypatch.delattr(local.os, "sched_getaffinity", raising=False)
+    assert local.usable_cores() == 12
+    monkeypatch.setattr(local.os, "cpu_count", lambda: None)
+    assert local.usable_cores() == 1
+    monkeypatch.setattr(local.os, "sched_getaffinity", lambda _process: {0, 3}, raising=False)
+    assert local.usable_cores() == 2
+
+
+@pytest.mark.parametrize(("platform", "asked"), [("linux", signal.SIGINT), ("win32", signal.SIGTERM)])
+def test_a_run_is_asked_to_stop_by_a_signal_that_its_system_can_send(
+    monkeypatch: pytest.MonkeyPatch, platform: str, asked: signal.Signals
+) -> None:
+    monkeypatch.setattr(local.sys, "platform", platform)
+    sent: list[int] = []
+    process = SimpleNamespace(poll=lambda: None, send_signal=sent.append, wait=lambda: None)
+    local.interrupt([process])  # type: ignore[list-item]
+    assert sent == [asked]
