@@ -73,18 +73,12 @@ def final_accuracies(record: str, num_runs: int) -> dict[str, float]:
     return final
 
 
-def test_the_records_say_what_the_documentation_says_of_them() -> None:
-    records = (ROOT / "records" / "README.md").read_text()
-    mnist, demo = final_accuracies("mnist-4-epochs", 10), final_accuracies("demo", 3)
-    assert all(f"{accuracy:.2f} %" in records for accuracy in [*mnist.values(), *demo.values()])
-
-
 README_ROWS = {
     "SGD, 10 epochs": ("cifar10-10-epochs/runs/lenet4-sgd-seed-*", 3),
     "RBC M = 8, 10 epochs": ("cifar10-10-epochs/runs/lenet4-rbc-m-8-seed-*", 3),
     "SBC M = 8, 10 epochs": ("cifar10-10-epochs/runs/lenet4-sbc-m-8-seed-*", 3),
     "BCSC M = 8, 10 epochs": ("cifar10-10-epochs/runs/lenet4-bcsc-m-8-seed-*", 3),
-    "SGD, 80 epochs": ("compute-10-epochs/runs/lenet4-clean-sgd-rate-8-8x-epochs-seed-*", 2),
+    "SGD, 80 epochs": ("compute-10-epochs/runs/lenet4-clean-sgd-rate-8-8x-epochs-seed-*", 3),
 }
 
 
@@ -103,11 +97,3 @@ def test_the_table_on_the_block_parallel_mode_is_that_of_its_records() -> None:
     text, final = (ROOT / "docs" / "distributed.md").read_text(), final_accuracies("mnist-block-parallel", 36)
     for experiment in {name.rpartition("-")[0] for name in final}:
         assert ", ".join(f"{final[f'{experiment}-{seed}']:.2f}" for seed in range(3)) in text
-
-
-def test_the_table_of_the_masks_is_that_of_its_records() -> None:
-    table = (ROOT / "docs" / "decisions" / "0001-what-the-block-masks.md").read_text()
-    final = final_accuracies("masks", 12)
-    for arm in ("sgd", "update", "gradient", "all"):
-        values = [final[f"{arm}-{seed}"] for seed in range(3)]
-        assert f"{', '.join(f'{value:.2f}' for value in values)} | {sum(values) / 3:.2f} |" in table

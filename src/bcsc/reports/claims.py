@@ -135,7 +135,12 @@ def verdict_on(claim: Claim, studies: Sequence[Study]) -> Verdict:
     scopes += [f"no runs of {', '.join(missing)}"] if missing and studies else []
     return Verdict(
         claim,
-        tuple(case for study in studies for saying in claim.rules[study.name] for case in cases_of(study, saying)),
+        tuple(
+            replace(case, label=f"{study.name}, {case.label}") if len(claim.rules) > 1 else case
+            for study in studies
+            for saying in claim.rules[study.name]
+            for case in cases_of(study, saying)
+        ),
         "; ".join(scopes),
         is_whole=not missing and not any(study.caveat for study in studies),
     )

@@ -83,14 +83,15 @@ def claims_section(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def study_section(folder: Path, study: Study, page: Path) -> str:
-    """The table of a study with links to its runs, and its figure."""
+    """The table of a study with links to its runs, and its figure; a link may end on the name of its folder."""
     table = table_of(study)
     about = folder / ABOUT
     heading = about.read_text().strip() if about.exists() else f"## {as_markdown(table.title)}\n\n{study.question}"
     notes = [f"*{as_markdown(sentence(study.caveat))}*", ""] if study.caveat else []
     links = [" ".join(run_link(run.folder, run.spec.seed, page) for run in runs) for runs in study.runs.values()]
     figure = f"![{folder.name}]({quote(f'{page.stem}/{folder.name}-{ACCURACIES}.svg')})"
-    return "\n".join([heading, "", *notes, *markdown_rows(table, links), "", figure, ""])
+    anchor = f'<a id="{quote(folder.name)}"></a>'
+    return "\n".join([anchor, "", heading, "", *notes, *markdown_rows(table, links), "", figure, ""])
 
 
 def run_link(folder: Path, seed: int, page: Path) -> str:

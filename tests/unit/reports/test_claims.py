@@ -78,7 +78,7 @@ def test_one_seed_decides_nothing_but_is_shown() -> None:
     found = verdicts(as_claimed, epochs=2, seeds=[0])
     assert {verdict.state for verdict in found.values()} == {"not decided"}
     case = found["bcsc-over-sgd"].cases[0]
-    assert case.label == "LeNet4: BCSC M=8 over SGD, all"
+    assert case.label == "cifar10, LeNet4: BCSC M=8 over SGD, all"
     assert case.numbers == "+19.00 (1 seed)"
     assert case.interval == ""
     assert case.caveat == "cut down: 2 of 200 epochs, 1 of 3 seeds"
@@ -105,6 +105,13 @@ def test_a_verdict_on_several_experiments_is_one_so_far_until_it_has_them_all() 
     assert judge(OVER_SGD, studies[1:2])[0].sentence == (
         "holds so far in 2 networks, at 200 epochs, with 3 seeds of cifar10-deep; no runs of cifar10, cifar100"
     )
+
+
+def test_the_cases_of_a_claim_on_several_experiments_say_which_they_are_of() -> None:
+    names = ("cifar10", "cifar10-deep", "cifar100")
+    labels = [case.label for case in judge(OVER_SGD, [study_in_memory(name, as_claimed) for name in names])[0].cases]
+    assert [label for label in labels if label.split(", ")[0] not in names] == []
+    assert len(set(labels)) == len(labels)
 
 
 def test_of_several_studies_of_one_experiment_the_one_with_the_most_finished_runs_speaks() -> None:

@@ -25,7 +25,7 @@ def test_a_report_holds_tables_figures_claims_and_the_page(tmp_path: Path) -> No
     assert {path.suffix for path in page.parent.iterdir()} == {".md", ".csv", ".tex", ".png", ".pdf", ".html"}
     claims = (page.parent / "claims.md").read_text()
     assert "**not decided in 1 of 2 networks, at 3 of 200 epochs, with 1 of 3 seeds of cifar10-deep" in claims
-    assert "GoogLeNet: BCSC M=8 over SGD, all: +" in claims
+    assert "cifar10-deep, GoogLeNet: BCSC M=8 over SGD, all: +" in claims
     assert "cut down: 3 of 200 epochs, 1 of 2 networks, 1 of 3 seeds" in claims
 
 
