@@ -91,6 +91,25 @@ def check_blocks(
                 check_held_state(here, state, state_before[i] or initial_state(optimizer, state), bare_state)
 
 
+def check_rescaled(optimizer: bcsc.BlockCyclic, num_steps: int) -> None:
+    """Inside the block every step goes M times as far as the bare one, to a rounding; the state is the bare one's."""
+    parameters = parameters_of(optimizer)
+    for step in range(num_steps):
+        set_gradients(parameters, step)
+        bare = whole_copy(optimizer.base, {})
+        for twin, p in zip(parameters_of(bare), parameters, strict=True):
+            twin.grad = p.grad.clone()
+        before = [p.detach().clone() for p in parameters]
+        inside = [labels == optimizer.block for labels in optimizer.epoch_blocks().labels]
+        for each in (optimizer, bare):
+            step_with_seed(each, step)
+        for p, start, twin, here in zip(parameters, before, parameters_of(bare), inside, strict=True):
+            far = start.double() + optimizer.num_blocks * (twin.detach().double() - start.double())
+            torch.testing.assert_close(p.detach().double(), torch.where(here, far, start), rtol=1e-6, atol=1e-6)
+            assert_same_bits(p.detach()[~here], start[~here])
+        assert_same_bits(state_of(optimizer, parameters), state_of(bare, parameters_of(bare)))
+
+
 def step_with_seed(optimizer: Optimizer, seed: int) -> None:
     """For bases that draw."""
     torch.manual_seed(seed)

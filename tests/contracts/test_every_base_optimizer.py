@@ -12,7 +12,7 @@ from torch.testing._internal.common_optimizers import OptimizerInfo, optim_db
 
 import bcsc
 from bcsc.errors import UnsupportedOptimizerError
-from tests.contracts.laws import check_blocks, check_one_block
+from tests.contracts.laws import check_blocks, check_one_block, check_rescaled
 
 MASKS = ["update", "gradient", "all"]
 REFUSED = {"LBFGS", "SparseAdam"}
@@ -62,6 +62,12 @@ def test_one_block_is_the_bare_optimizer_to_the_bit(info: OptimizerInfo, options
     bare = build(info, starting_parameters(info), options)
     optimizer = bcsc.BlockCyclic(build(info, starting_parameters(info), options), num_blocks=1, mask=mask)
     check_one_block(bare, optimizer, num_steps=50)
+
+
+@pytest.mark.parametrize(("info", "options"), CASES)
+def test_a_rescaled_block_goes_three_times_as_far(info: OptimizerInfo, options: dict) -> None:
+    base = build(info, starting_parameters(info), options)
+    check_rescaled(bcsc.BlockCyclic(base, num_blocks=3, redraw=3, rescale=True), num_steps=5)
 
 
 @pytest.mark.parametrize("mask", MASKS)
