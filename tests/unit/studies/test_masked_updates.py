@@ -197,6 +197,7 @@ def test_a_page_is_written_anew_between_its_marks(records: Path, tmp_path: Path)
 def test_the_table_on_the_page_is_that_of_its_records() -> None:
     page = (ROOT / PAGE).read_text()
     assert with_tables(page, tables(ROOT / RECORDS)) == page
+    assert (NOTHING in page) == ("nothing is recommended here" in page)  # who brings records says what to make of them
 
 
 def test_the_decisive_arms_of_every_base_come_first_and_each_cell_once() -> None:
