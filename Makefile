@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test kills fuzz check bench bench-compare results install clean
+.PHONY: run test kills fuzz check bench bench-compare results docs pictures package install clean
 
 run: install  ## the demo: SGD and BCSC on real handwritten digits
 	$(BIN)/bcsc demo
@@ -34,6 +34,13 @@ bench-compare: install  ## measure again, and compare with the newest record in 
 results: install  ## docs/results.md with its figures, and the table of docs/why.md, from what is in records
 	$(BIN)/bcsc report records --markdown docs/results.md
 	$(BIN)/python records/trajectories/measure.py --show
+
+docs: install  ## the documentation site in build/site, with warnings as errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "The site is in build/site: open build/site/index.html"
+
+pictures: install  ## the pictures of the tutorial, from the blocks and batches that the library draws
+	$(BIN)/python -m website.pictures
 
 package: install  ## the wheel and the sdist, installed where nothing else is: the core alone, then everything
 	.ci/package

@@ -40,6 +40,15 @@ def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
     assert all((page.parent / link).exists() for link in links)
 
 
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """In words of its own, as the site itself takes a while to build."""
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 20
+    lost = [str(page) for page in pages if page.as_posix() not in nav and f"{page.parent.as_posix()}/*" not in nav]
+    assert lost == [], "put them into nav in mkdocs.yml"
+
+
 def without_indentation(text: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
