@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: run test kills fuzz check bench bench-compare results docs pictures package install clean
+.PHONY: run test kills fuzz check bench bench-compare performance results docs pictures package install clean
 
 run: install  ## the demo: SGD and BCSC on real handwritten digits
 	$(BIN)/bcsc demo
@@ -25,11 +25,14 @@ check: install  ## formatting, lint, types, layers
 	$(BIN)/mypy --platform darwin src
 	$(BIN)/lint-imports
 
-bench: install  ## the six goals of docs/performance.md, in under ten minutes on two quiet cores
+bench: install  ## the six goals of docs/performance.md, twice, into benchmarks/results; about a quarter of an hour on two quiet cores
 	$(BIN)/python -m benchmarks
 
 bench-compare: install  ## measure again, and compare with the newest record in benchmarks/results
 	$(BIN)/python -m benchmarks --out build/bench --compare $(lastword $(sort $(wildcard benchmarks/results/*.json)))
+
+performance: install  ## docs/performance.md from the newest record in benchmarks/results
+	$(BIN)/python -m benchmarks --page docs/performance.md
 
 results: install  ## docs/results.md with its figures, and the table of docs/why.md, from what is in records
 	$(BIN)/bcsc report records --markdown docs/results.md

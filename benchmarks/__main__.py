@@ -22,6 +22,9 @@ def benchmark_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="CPU threads of torch; with one, CPU time is measured where only this process works",
     )
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="measure nothing; write the page of the newest record to this file"
+    )
     parser.add_argument("--tiny", action="store_true", help="see in seconds that it all runs; the times mean nothing")
     parser.set_defaults(run=run)
     return parser
@@ -29,6 +32,8 @@ def benchmark_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print, write; a missed goal is no failure."""
+    if arguments.page is not None:
+        return write_page(arguments.page)
     import torch
 
     from bcsc.training.memory import keep_freed_memory
@@ -43,6 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"\nin {path}{'; so tiny, the times mean nothing' if arguments.tiny else ''}")
     if old is not None:
         print(f"\nagainst {arguments.compare}:", *report.comparison(old, report.read(path)), sep="\n")
+    return 0
+
+
+def write_page(path: Path) -> int:
+    """The page of the newest record."""
+    from bcsc.files import write_whole
+    from benchmarks.page import newest_record, performance_page
+    from benchmarks.report import read
+
+    record = newest_record()
+    write_whole(path, performance_page(read(record), record.stem).encode())
+    print(f"{path} from {record}")
     return 0
 
 

@@ -2,8 +2,8 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -21,17 +21,27 @@ class Ratio:
     value: float
     most: float | None
     seconds: Mapping[str, float]  # the medians behind it
+    repeats: tuple[float, ...] = ()  # what it was each time, where it was measured more than once
 
     @property
     def verdict(self) -> str:
-        """Whether the goal is met."""
+        """Whether the goal is met; neither met nor missed if it is nearer than the repeats are to each other."""
         if self.most is None:
             return ""
-        return "met" if self.value <= self.most else "not met"
+        if self.repeats and abs(self.value - self.most) < max(self.repeats) - min(self.repeats):
+            return "neither"
+        return "met" if self.value <= self.most else "missed"
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         return {**asdict(self), "verdict": self.verdict}
+
+
+def repeated(times: Sequence[Ratio]) -> Ratio:
+    """The mean of what was measured several times."""
+    first, repeats = times[0], tuple(one.value for one in times)
+    seconds = {name: statistics.mean(one.seconds[name] for one in times) for name in first.seconds}
+    return replace(first, value=statistics.mean(repeats), seconds=seconds, repeats=repeats)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,19 @@
-"""All measurements as a table, a JSON file and a comparison with an earlier one."""
+"""All measurements as a JSON file, and a comparison with an earlier one."""
 
 import json
 import os
+import platform
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from bcsc.errors import InvalidArgumentError
 from bcsc.files import write_whole
 from bcsc.origin import describe_origin
-from benchmarks.clock import Ratio, Size
+from benchmarks.clock import Ratio, Size, repeated
 from benchmarks.goals import against, blocks, growth, network, overhead, step
 from benchmarks.problem import pictures
 
@@ -28,22 +31,46 @@ def measure(size: Size, folder: Path, say: Callable[[str], None]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{datetime.now(UTC):%Y-%m-%d}.json"
     load_before = os.getloadavg()
-    rows: list[Ratio] = []
-    for goal in GOALS:
-        rows += tell(goal(size), say)
-    grown = growth.lines(size)
-    rows += tell(growth.ratios(grown), say)
+    times: list[list[Ratio]] = []
+    repeats = size.pick(2, 1)  # some minutes apart
+    for number in range(repeats):
+        say(f"{number + 1} of {repeats}")
+        rows: list[Ratio] = []
+        for goal in GOALS:
+            rows += tell(goal(size), say)
+        grown = growth.lines(size)
+        times.append([*rows, *tell(growth.ratios(grown), say)])
     growth.draw(grown, path.with_suffix(".png"))
+    say("together")
+    together = tell([repeated(both) for both in zip(*times, strict=True)], say)
     record = {
         "origin": describe_origin("cpu"),
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "numba": installed("numba")},
         "tiny": size.tiny,
         "images": pictures().origin,
         "load_average": {"before": load_before, "after": os.getloadavg()},
         "wait_policy": os.environ.get("OMP_WAIT_POLICY"),
-        "ratios": [row.plain() for row in sorted(rows, key=lambda row: row.goal)],
+        "ratios": [row.plain() for row in sorted(together, key=lambda row: row.goal)],
     }
     write_whole(path, json.dumps(record, indent=1).encode())
     return path
+
+
+def processor() -> str:
+    """What the machine computes with, by the name that its system gives it."""
+    try:
+        named = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        named = None
+    return named[1].strip() if named else platform.processor() or platform.machine()
+
+
+def installed(package: str) -> str | None:
+    """The version of a package, if it is there."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def tell(rows: list[Ratio], say: Callable[[str], None]) -> list[Ratio]:

@@ -30,8 +30,8 @@ def sgd(size: Size) -> Ratio:
         "here": lambda: epoch_here(len(images), 1),
         "usual script": lambda: naive.sgd_epoch(images, labels),
     }
-    medians = interleaved(contestants, size.pick(3, 1), time.perf_counter)  # others work for the loops
-    return ratio(2, "epoch of SGD, LeNet4 / the usual script", medians, 1 / 3)
+    medians = interleaved(contestants, size.pick(2, 1), time.perf_counter)  # others work for the loops
+    return ratio(2, "epoch of SGD, LeNet4 / the usual script", medians, 0.28)
 
 
 def bcsc(size: Size) -> Ratio:
@@ -41,8 +41,8 @@ def bcsc(size: Size) -> Ratio:
         "here": lambda: epoch_here(len(images), problem.BLOCKS),
         "naive loop": lambda: naive.bcsc_epoch(images, labels),
     }
-    medians = interleaved(contestants, size.pick(5, 1), time.perf_counter)  # others work for the loops
-    return ratio(2, "epoch of BCSC, M = 8, LeNet4 / the naive loop", medians, 0.5)
+    medians = interleaved(contestants, size.pick(3, 1), time.perf_counter)  # others work for the loops
+    return ratio(2, "epoch of BCSC, M = 8, LeNet4 / the naive loop", medians, 0.33)
 
 
 def feeding(size: Size) -> Ratio:
@@ -57,7 +57,7 @@ def feeding(size: Size) -> Ratio:
             next(batches)
 
     contestants = {"here": partial(feed, here), "image by image": partial(feed, usual)}
-    medians = interleaved(contestants, size.pick(11, 2))
+    medians = interleaved(contestants, size.pick(7, 2))
     return ratio(2, "feeding batches of 128 / image by image", medians, 0.1)
 
 

@@ -17,6 +17,6 @@ def measure(size: Size) -> list[Ratio]:
         "labels": lambda: draw_labels(num_scalars, BLOCKS, stream(0, "benchmark")),
         "randperm": lambda: torch.randperm(num_scalars, generator=stream(0, "benchmark")),
     }
-    drawing = ratio(4, "drawing the blocks of DPN92 / torch.randperm", interleaved(contestants, size.pick(5, 1)), 1.0)
+    drawing = ratio(4, "drawing the blocks of DPN92 / torch.randperm", interleaved(contestants, size.pick(3, 1)), 1.0)
     kept = draw_labels(num_scalars, BLOCKS, stream(0, "benchmark")).nbytes / num_scalars
     return [drawing, Ratio(4, "bytes kept per scalar", kept, 1.0, {})]

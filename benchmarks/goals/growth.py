@@ -45,7 +45,7 @@ def timed(quantity: str, sizes: Sequence[int], action: Callable[[int], object], 
 
 def lines(size: Size) -> list[Line]:
     """Blocks and data size by epochs of LeNet4, parameters by steps of the optimizer."""
-    per_block, rounds = size.pick(1_280, 128), size.pick(3, 1)
+    per_block, rounds = size.pick(1_280, 128), size.pick(2, 1)
     blocks = timed("blocks M", [1, 2, 4, 8, 16][: size.pick(5, 3)], lambda m: epoch_here(per_block, m), rounds)
     counts = [n * per_block for n in (1, 2, 4, 8)[: size.pick(4, 3)]]
     data = timed("training images", counts, lambda n: epoch_here(n, 2), rounds)

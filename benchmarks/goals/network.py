@@ -22,7 +22,7 @@ def forward_backward(size: Size) -> list[Ratio]:
     for threads in sorted({1, all_threads}):
         torch.set_num_threads(threads)
         name = f"forward-backward of LeNet4 / the plain module, threads: {threads}"
-        rows.append(ratio(3, name, interleaved(steps, size.pick(120, 2)), 0.75))
+        rows.append(ratio(3, name, interleaved(steps, size.pick(60, 2)), 0.75))
     torch.set_num_threads(all_threads)
     return rows
 
@@ -70,7 +70,7 @@ def two_runs(size: Size) -> list[Ratio]:
         "one by one, two threads, active": lambda: one_by_one("active"),
         "one by one, two threads, passive": lambda: one_by_one("passive"),
     }
-    medians = interleaved(contestants, size.pick(3, 1), time.perf_counter)
+    medians = interleaved(contestants, size.pick(2, 1), time.perf_counter)
     for pool in pools.values():
         pool.shutdown()
     ours, active, passive = medians.values()
