@@ -86,7 +86,6 @@ TESTED_WITH = {
     "bcsc/runs/build": "unit/runs/test_run.py",
     "bcsc/runs/recorder": "unit/runs/test_exact_continuation.py",
     "bcsc/seeding": "unit/optim/test_partition.py",
-    "bcsc/training/rank_state": "unit/training/test_checkpoint.py",
     "bcsc/training/watcher": "unit/runs/test_watch.py",
     "bcsc/version": "unit/test_public_names.py",
 }
