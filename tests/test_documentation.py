@@ -49,6 +49,16 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     assert lost == [], "put them into nav in mkdocs.yml"
 
 
+MADE = ("results.md", "performance.md")  # from records, by a command
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in MADE], ids=lambda page: page.name)
+def test_prose_is_wrapped_at_a_hundred_columns(page: Path) -> None:
+    without_code = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    prose = [line for line in without_code.splitlines() if not line.startswith(("|", "!["))]
+    assert [line for line in prose if len(line) > 100 and not re.fullmatch(r"\S+|\[[^]]*\]\S+", line.strip())] == []
+
+
 def without_indentation(text: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
