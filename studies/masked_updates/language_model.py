@@ -46,8 +46,6 @@ class ByteTransformer(nn.Module):
         self.bytes, self.places = nn.Embedding(NUM_BYTES, width), nn.Embedding(context, width)
         self.layers = nn.Sequential(*[Layer(width, heads) for _ in range(depth)])
         self.norm, self.logits = nn.LayerNorm(width), nn.Linear(width, NUM_BYTES, bias=False)
-        for matrix in (p for p in self.parameters() if p.dim() == 2):
-            nn.init.normal_(matrix, std=0.02)
 
     def forward(self, x: Tensor) -> Tensor:
         """From (batch, length) to (batch, length, 256)."""

@@ -121,7 +121,7 @@ class ActiveBlock:
             torch._foreach_lerp_(moved, before, 1.0 - self.factors)
         elif self.factors is not None and not isinstance(self.factors, float):
             for after, start, factor in zip(moved, before, self.factors, strict=True):
-                after.copy_(start + factor * (after.to(torch.promote_types(after.dtype, factor.dtype)) - start))
+                after.copy_(start + factor * (after - start))
 
     def inside(self, slot: Slot) -> Tensor:
         """For all scalars of a slot, one inside the block and zero outside; an integer of the scalars' size."""
