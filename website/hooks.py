@@ -98,8 +98,8 @@ def place_of(path: str) -> str | None:
             return page
     if path.startswith("docs/") and (ROOT / path).is_file():
         return path.removeprefix("docs/")
-    if (ROOT / path).is_dir():
-        return f"files/{path}/index.md"
+    if (ROOT / path).is_dir() or posixpath.basename(path) == "README.md":
+        return f"files/{path.removesuffix('/README.md')}/index.md"
     if not (ROOT / path).is_file():
         return None
     return f"files/{path}.md" if Path(path).suffix in SHOWN else f"files/{path}"
@@ -115,23 +115,24 @@ def outside(page: str, text: str) -> Iterator[str]:
 
 def as_files(path: str) -> dict[str, str | bytes]:
     """What the site has of a file or folder of the repository: a page that shows it, or a copy."""
-    name, source = place_of(path), ROOT / path
+    name, source = place_of(path), ROOT / path.removesuffix("/README.md")
     if name is None:
         return {}
     if source.is_dir():
-        return {name: folder_page(source, path)}
+        return {name: folder_page(source)}
     return {name: HIDDEN + f"# {path}\n\n{fenced(source)}" if source.suffix in SHOWN else source.read_bytes()}
 
 
 HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"  # from the search
 
 
-def folder_page(folder: Path, path: str) -> str:
-    """What a folder says of itself, its files, short ones shown, and the folders in it."""
-    readme = folder / "README.md"
+def folder_page(folder: Path) -> str:
+    """What a folder says of itself, its files, short ones shown unless they are pages, and the folders in it."""
+    readme, path = folder / "README.md", folder.relative_to(ROOT).as_posix()
     parts = [HIDDEN + (readme.read_text() if readme.exists() else f"# {path}")]
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "__pycache__", "README")))
-    shown = [entry for entry in entries if entry.suffix in SHOWN and entry.stat().st_size <= LONG]
+    short = [entry for entry in entries if entry.suffix in SHOWN and entry.stat().st_size <= LONG]
+    shown = [] if path.startswith("docs/") else short
     parts.append("\n".join(f"- [{entry.name}]({entry.name})" for entry in entries if entry not in shown))
     parts += [f"## {entry.name}\n\n{fenced(entry)}" for entry in shown]
     return "\n\n".join(parts) + "\n"

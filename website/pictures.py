@@ -34,7 +34,7 @@ def build_network() -> nn.Sequential:
 def blocks_picture() -> str:
     """The scalars of a small network in two epochs, each coloured by its block."""
     network = build_network()
-    names = [f"layer {place} {kind}" for place in (1, 2) for kind in ("weight", "bias")]
+    names = [f"{kind} {place}" for place in (1, 2) for kind in ("weight", "bias")]
     optimizer = bcsc.BlockCyclic(torch.optim.SGD(network.parameters(), lr=0.1), NUM_BLOCKS)
     parts, top = [], 10
     for epoch in (0, 1):
@@ -49,7 +49,7 @@ def blocks_picture() -> str:
                 for y, row in enumerate(rows)
                 for x, block in enumerate(row)
             ]
-            left += max(len(rows[0]) * CELL, 96) + 22
+            left += max(len(rows[0]) * CELL, 52) + 22
         top += 44 + 5 * CELL + 24
     return svg(
         left, top, [*parts, *legend(10, top)], "The scalars of a small network, coloured by block, in two epochs"

@@ -1,10 +1,11 @@
 """The pages on the API and on the command line, made from the package itself."""
 
 import argparse
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
+import bcsc.cli
 from bcsc.cli import COMMANDS, parser
 
 PACKAGES = {
@@ -57,12 +58,12 @@ def own_names(module: Any) -> list[str]:
 
 def command_line_page() -> str:
     """Every command and option, from the parser."""
-    top = parser()
+    top, exit_codes = parser(), (bcsc.cli.__doc__ or "").strip().splitlines()[-1]
     (commands,) = (action for action in top._actions if isinstance(action, argparse._SubParsersAction))
     parts = [
         "# Command line",
         "\n".join(f"- [`bcsc {name}`](#bcsc-{name}): {summary}" for name, summary in COMMANDS.items()),
-        "Exit codes: 0 done, 1 a part of it failed, 2 a mistake, 3 diverged, 4 a process lost, 130 interrupted.",
+        f"Exit codes: {exit_codes}",
     ]
     for name, command in commands.choices.items():
         parts += command_section(f"bcsc {name}", command)
@@ -85,7 +86,8 @@ def command_section(name: str, command: argparse.ArgumentParser, level: int = 2)
 
 
 def usage(command: argparse.ArgumentParser) -> str:
-    """How to call it, without the word usage."""
+    """How to call it, without the word usage, as wide whatever the terminal."""
+    command.formatter_class = partial(argparse.HelpFormatter, width=80)
     lines = command.format_usage().strip().removeprefix("usage: ").splitlines()
     return "\n".join(line.removeprefix("       ") for line in lines)
 

@@ -124,7 +124,7 @@ def found_out(name: str) -> tuple[str, str]:
     outcomes = {mask: outcome(name, mask) for mask in MASKS}
     right = [mask for mask in MASKS if outcomes[mask] == "right"]
     (reason,) = {outcomes[mask] for mask in MASKS if mask not in right} or {""}
-    return ", ".join(right), reason
+    return ", ".join(right) or "none", reason
 
 
 def read_page() -> dict[str, tuple[str, str]]:
