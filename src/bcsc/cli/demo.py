@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     from bcsc.runs.watch import folded_watchers
 
     require_extras()
-    print("LeNet4 on 1,437 real handwritten digits (UCI), of which 15 % carry a wrong label; tested on 360 clean ones.")
+    print(first_look.QUESTION)
     results = {}
     with folded_watchers({name: spec.epochs for name, spec in first_look.RUNS.items()}) as watchers:
         for name, spec in first_look.RUNS.items():
@@ -35,5 +35,5 @@ def run(arguments: argparse.Namespace) -> int:
         *first_look.conclusion({name: summary["test_accuracy"]["final"] for name, summary in summaries.items()}),
         sep="\n",
     )
-    print(f"Curves: {page.parent / 'other-runs-accuracy.png'} and beside it\nReport: {page}")
+    print(f"Curves: {page.parent / f'{first_look.NAME}-accuracy.png'} and beside it\nReport: {page}")
     return 0

@@ -21,6 +21,7 @@ from bcsc.runs.spec import RunSpec, check_type, spec_to_toml
 EXPERIMENT_FILE = "experiment.json"  # the name of the plan and how it is cut down
 PLAN_FILE = "plan.toml"  # a plan of one's own
 OWN_COLUMNS = ("data", "model", "method", "blocks", "outliers", "seed", "threads")  # shown in a cell's own words
+OTHER_RUNS = "other-runs"  # the name of the study of runs that belong to no experiment
 DEFAULTS = RunSpec()
 
 
@@ -169,7 +170,7 @@ def study_of_others(records: Sequence[RunRecord]) -> Study:
     for record in records:
         runs.setdefault(_cell_of(record.spec, varying), []).append(record)
     return Study(
-        name="other-runs",
+        name=OTHER_RUNS,
         title="Other runs",
         question="Runs that belong to no experiment of the catalog.",
         source="",

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcsc.experiments.study import Study
+from bcsc.experiments.study import OTHER_RUNS, Study
 from bcsc.reports.claims import Verdict
 from bcsc.reports.curves import (
     ARM_COLOURS,
@@ -75,8 +75,8 @@ def page_of(
 
 
 def title_of(studies: Sequence[Study]) -> str:
-    """That of a plan of one's own where the page is on it alone."""
-    is_own = len(studies) == 1 and studies[0].folder is not None and not studies[0].is_named
+    """That of a plan of one's own, or of the demo, where the page is on it alone."""
+    is_own = len(studies) == 1 and not studies[0].is_named and studies[0].name != OTHER_RUNS
     return studies[0].title if is_own else TITLE
 
 

@@ -34,6 +34,8 @@ def write_report(*roots: Path, out: Path | None = None) -> Path:
         raise InvalidArgumentError(
             f"There are no runs in {' or '.join(map(str, roots))}. Give the --out of bcsc reproduce or of bcsc train."
         )
+    if len(studies) == 1:
+        studies = [first_look.in_its_own_words(studies[0])]
     folder = out or (roots[0] / "report" if len(roots) == 1 else Path("report"))
     folder.mkdir(parents=True, exist_ok=True)
     named = dict(zip(names_of(studies), studies, strict=True))

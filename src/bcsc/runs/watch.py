@@ -91,6 +91,7 @@ class LiveWatcher(PlainWatcher):
     def end_epoch(self, row: EpochRow) -> None:
         """The line of the epoch, and its accuracy beside the run's bar."""
         super().end_epoch(row)
+        self._progress.update(self._epoch, completed=self._steps)
         self._progress.update(self._run, completed=row.epoch, note=f"accuracy {row.test_accuracy:.2f} %")
 
     def say(self, text: str) -> None:

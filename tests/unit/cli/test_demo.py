@@ -8,6 +8,7 @@ import pytest
 
 from bcsc.cli import main
 from bcsc.experiments import first_look
+from bcsc.experiments.study import read_studies
 from bcsc.runs.folder import read_runs
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run
@@ -25,7 +26,7 @@ def test_the_demo_shows_its_table_and_writes_its_report(tmp_path: Path, monkeypa
     assert "epoch 1/2" not in printed
     assert printed.strip().endswith(str(tmp_path / "demo" / "report" / "index.html"))
     assert (tmp_path / "demo" / "report" / "index.html").stat().st_size > 100_000
-    assert (tmp_path / "demo" / "report" / "other-runs-accuracy.png").exists()
+    assert (tmp_path / "demo" / "report" / "demo-accuracy.png").exists()
     (answer,) = re.findall(r"Epoch for epoch BCSC ends at .* %\.", printed)
     assert (tmp_path / "demo" / "report" / "index.html").read_text().count(f"<p>{answer}</p>") == 1
 
@@ -47,6 +48,19 @@ def test_the_conclusion_gives_both_comparisons_and_needs_all_runs() -> None:
     assert "of the +10.00 points by epoch, -1.50 are left" in second
     assert "not a result" in last
     assert first_look.conclusion({"SGD": 80.0}) == []
+
+
+def test_a_report_on_the_demo_calls_its_runs_by_their_names_and_one_on_more_does_not(tmp_path: Path) -> None:
+    for index, spec in enumerate(first_look.RUNS.values()):
+        write_run(tmp_path / str(index), spec)
+    (study,), _ = read_studies(tmp_path)
+    demo = first_look.in_its_own_words(study)
+    assert (demo.name, demo.title) == ("demo", first_look.TITLE)
+    assert [cell.arm for cell in demo.runs] == list(first_look.RUNS)
+    assert [run.spec for runs in demo.runs.values() for run in runs] == list(first_look.RUNS.values())
+    write_run(tmp_path / "other", RunSpec(epochs=1))
+    (study,), _ = read_studies(tmp_path)
+    assert first_look.in_its_own_words(study) == study
 
 
 def test_runs_of_the_demo_are_known_by_what_they_compute(tmp_path: Path) -> None:
