@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo  # torch.compiler.disable loads the compiler at once
 from torch.optim import Optimizer
 
 from bcsc.choices import GRANULARITIES, MASKS, ORDERS, Granularity, Mask, Order
@@ -158,9 +159,9 @@ class BlockCyclic(Optimizer):
             refuse_sparse(p.grad)
         factors = self.factors(blocks)
         with given_gradients(self._gradients_outside()):
-            is_plain = factors is None and not self.exclude
-            if not (is_plain and step_as_sgd(self.base, blocks, self.block, self.mask)):
-                masked_step(self.base, blocks, self.block, self.mask, self.conduct(), factors=factors)
+            if factors is not None or self.exclude or not step_as_sgd(self.base, blocks, self.block, self.mask):
+                conduct = blocks.derived("conduct", self.conduct) if torch.compiler.is_compiling() else self.conduct()
+                masked_step(self.base, blocks, self.block, self.mask, conduct, factors=factors)
         self.advance()
         return loss
 
@@ -171,19 +172,23 @@ class BlockCyclic(Optimizer):
     def epoch_blocks(self) -> EpochBlocks:
         """The blocks, drawn when first asked for, when it is time, and if other parameters are trainable by now."""
         trainable, every = self._in_blocks(), 1 if self.order == "bernoulli" else self.redraw
-        draw = None if every is None else self.inner_step // every
+        blocks, draw = self._blocks, None if every is None else self.inner_step // every
         drawn_from = (self.seed, self.epoch, self.num_blocks, self.granularity, self.order == "bernoulli", draw)
-        blocks = self._blocks
-        same = blocks is not None and list(map(id, blocks.parameters)) == list(map(id, trainable))
-        if blocks is None or not same or blocks.drawn_from != drawn_from:
-            shapes = [p.shape for p in trainable]
-            seed, epoch, num_blocks, granularity, independent, draw = drawn_from
-            labels = draw_blocks(
-                shapes, num_blocks, granularity=granularity, seed=seed, epoch=epoch, draw=draw, balanced=not independent
-            )
-            like = blocks if same and blocks is not None and blocks.drawn_from[:2] == (seed, epoch) else None
-            self._blocks = blocks = EpochBlocks(trainable, labels, drawn_from=drawn_from, like=like)
+        if blocks is None or blocks.drawn_from != drawn_from or not blocks.is_over(trainable):
+            blocks = self._draw(trainable, drawn_from)
         return blocks
+
+    @_disable_dynamo
+    def _draw(self, trainable: list[Tensor], drawn_from: tuple[Any, ...]) -> EpochBlocks:
+        seed, epoch, num_blocks, granularity, independent, draw = drawn_from
+        shapes, old = [p.shape for p in trainable], self._blocks
+        labels = draw_blocks(
+            shapes, num_blocks, granularity=granularity, seed=seed, epoch=epoch, draw=draw, balanced=not independent
+        )
+        like = old if old is not None and old.is_over(trainable) and old.drawn_from[:2] == (seed, epoch) else None
+        self._blocks = EpochBlocks(trainable, labels, drawn_from=drawn_from, like=like)
+        self._blocks.derived("conduct", self.conduct)  # for compiled steps, which cannot look for themselves
+        return self._blocks
 
     def factors(self, blocks: EpochBlocks) -> Factors:
         """By what the moves of this step are multiplied; the scores learn from its gradients."""

@@ -7,17 +7,20 @@ All scalars of one device and type are handled in a few operations, however many
 operations waits for the device.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo  # torch.compiler.disable loads the compiler at once
 from torch.optim import Optimizer
 
 from bcsc.choices import Mask
 from bcsc.optim.bases.conduct import Conduct, initial_state, per_element_state, start_fused_momenta
 from bcsc.optim.fast.outside import merge
+from bcsc.optim.fast.sgd import is_watched
 from bcsc.optim.partition import EpochBlocks, FlatMemory, Place, local, with_part
 
 Factors = float | Sequence[Tensor] | None  # by what moves are multiplied; tensors: for each parameter with a gradient
@@ -152,6 +155,20 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 
 
 @contextmanager
+def lent_gradients(copies: Sequence[tuple[Tensor, Tensor | None]]) -> Iterator[None]:
+    """Let the base see copies; in a compiled step by writing into the user's own, as a graph may replace none."""
+    if not torch.compiler.is_compiling():
+        with given_gradients(copies):
+            yield
+        return
+    targets = [p.grad for p, _ in copies if p.grad is not None]
+    own = [gradient.clone() for gradient in targets]
+    copy_all(targets, [copy for _, copy in copies if copy is not None])
+    yield
+    copy_all(targets, own)
+
+
+@contextmanager
 def given_gradients(pairs: Iterable[tuple[Tensor, Tensor | None]]) -> Iterator[None]:
     """Let the base see these gradients; the user's own come back as they were."""
     own = []
@@ -172,10 +189,18 @@ def gradients_to_give(active: ActiveBlock, conduct: Conduct) -> list[tuple[Tenso
     return active.as_gradients(active.copied(active.gradients, "copy"))
 
 
+def step_base(base: Optimizer) -> None:
+    """The base's own step; in a compiled one without what torch puts around it, which breaks the graph."""
+    if torch.compiler.is_compiling() and not is_watched(base):
+        inspect.unwrap(type(base).step)(base)
+    else:
+        base.step()
+
+
 def step_unmasked(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
     """The base's own step."""
-    with given_gradients(gradients_to_give(active, conduct)):
-        base.step()
+    with lent_gradients(gradients_to_give(active, conduct)):
+        step_base(base)
 
 
 def step_masking_update(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
@@ -188,10 +213,11 @@ def step_masking_update(base: Optimizer, active: ActiveBlock, conduct: Conduct) 
 
 def step_masking_gradient(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
     """The base steps every parameter, on a gradient that is zero outside the block."""
-    with given_gradients(active.as_gradients(active.masked_gradients())):
-        base.step()
+    with lent_gradients(active.as_gradients(active.masked_gradients())):
+        step_base(base)
 
 
+@_disable_dynamo  # what it does depends on the state and on the block
 def step_masking_all(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
     """Outside the block neither parameters nor their per-element state move.
 
@@ -204,7 +230,7 @@ def step_masking_all(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> 
     active.copied([*cut_through, *states], "before")
     gradients = gradients_to_give(active, conduct)
     with given_gradients([*gradients, *[(active.whole(parameter), None) for parameter in idle]]):
-        base.step()
+        step_base(base)
     known = {(entry.name, entry.number) for entry in states}
     states = state_entries(base, active, cut_through, conduct)
     start_outside(base, active, conduct, [entry for entry in states if (entry.name, entry.number) not in known])

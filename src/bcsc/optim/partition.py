@@ -211,6 +211,12 @@ class EpochBlocks:
         self.labels = [place.copy_(part) for place, part in zip(places, parts, strict=True)]
         self._derived: dict[Hashable, Any] = {}
 
+    def is_over(self, parameters: Sequence[Tensor]) -> bool:
+        """Whether these are the parameters, in their order."""
+        return len(parameters) == len(self.parameters) and all(
+            own is other for own, other in zip(self.parameters, parameters, strict=True)
+        )
+
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
         """What ``make`` returns, made once an epoch."""
         if name not in self._derived:

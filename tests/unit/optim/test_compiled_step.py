@@ -1,0 +1,93 @@
+"""``torch.compile`` around a step: one graph, broken by nothing but the drawing of the blocks, once an epoch."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
+
+import bcsc
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler warns of torch
+NUM_BLOCKS = 3
+BASES = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, foreach=True),
+    "adamw": lambda p: torch.optim.AdamW(p, foreach=True),
+}
+
+
+class CountedGraphs:
+    """The "eager" backend, counting how often graphs are made and run."""
+
+    def __init__(self) -> None:
+        self.made = self.run = 0
+
+    def __call__(self, graph, _inputs):
+        self.made += 1
+
+        def run(*arguments):
+            self.run += 1
+            return graph(*arguments)
+
+        return run
+
+
+@pytest.fixture
+def fresh_dynamo():
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled_and_plain(mask: str, base: str, graphs: CountedGraphs, *, draw_before: bool, fullgraph: bool) -> list[int]:
+    """Two epochs of a compiled and of a plain loop, which agree to rounding; how many graphs ran at each step."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 30))
+    networks = [model, copy.deepcopy(model)]
+    compiled, plain = (bcsc.BlockCyclic(BASES[base](net.parameters()), NUM_BLOCKS, mask=mask) for net in networks)
+    step = torch.compile(compiled.step, backend=graphs, fullgraph=fullgraph)
+    per_step = []
+    for epoch in range(2):
+        for optimizer in (compiled, plain):
+            optimizer.set_epoch(epoch)
+        for number in range(2 * NUM_BLOCKS):
+            for net in networks:
+                net.zero_grad()
+                net(torch.full((4, 6), 0.1 * number + 0.3)).square().mean().backward()
+            if draw_before:
+                compiled.epoch_blocks()
+            gradients = [p.grad.clone() for p in model.parameters()]
+            before = graphs.run
+            step()
+            plain.step()
+            per_step.append(graphs.run - before)
+            assert all(map(torch.equal, gradients, (p.grad for p in model.parameters())))
+    for one, other in zip(*(net.parameters() for net in networks), strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+    return per_step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", ["update", "gradient"])
+@pytest.mark.parametrize("base", BASES)
+def test_a_step_is_one_graph_and_few_are_made(mask: str, base: str, fresh_dynamo) -> None:
+    graphs = CountedGraphs()
+    per_step = compiled_and_plain(mask, base, graphs, draw_before=True, fullgraph=True)  # a break would be an error
+    assert per_step == [1] * len(per_step)
+    assert graphs.made <= 5  # not one per step or block
+
+
+@pytest.mark.slow
+def test_only_drawing_breaks_the_graph(fresh_dynamo) -> None:
+    compiled_and_plain("update", "sgd", CountedGraphs(), draw_before=False, fullgraph=False)
+    assert counters["graph_break"]
+    assert all("BlockCyclic._draw" in reason for reason in counters["graph_break"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", BASES)
+def test_under_all_a_compiled_step_is_right_too(base: str, fresh_dynamo) -> None:
+    compiled_and_plain("all", base, CountedGraphs(), draw_before=False, fullgraph=False)
