@@ -100,14 +100,15 @@ def outcome(name: str, mask: str) -> str:
     return "right"
 
 
-START = """# Optimizers of pytorch_optimizer
-
-Which of the {count} optimizers of
+ABOUT = """Which of the {count} optimizers of
 [pytorch_optimizer](https://pypi.org/project/pytorch_optimizer/) {version} can be the base of
 `BlockCyclic`. *Right* says: with one block it steps as the bare optimizer, to the bit; with three
 blocks every step does what the mask says, compared with a bare step from the same point, and leaves
 the gradients as they were. Everything else is refused when the optimizer is built, by name and for
-the reason given here.
+the reason given here."""
+START = """# Optimizers of pytorch_optimizer
+
+{about}
 
 This page is written by `python -m tests.contracts.third_party`, and a test tries every optimizer.
 
@@ -135,14 +136,19 @@ def read_page() -> dict[str, tuple[str, str]]:
     return {**{name.strip("`"): (right, reason) for name, right, reason in rows}, **everywhere}
 
 
+def wrapped(text: str) -> str:
+    return textwrap.fill(text, width=100, break_long_words=False, break_on_hyphens=False)
+
+
 def write_page() -> None:
     """Try every optimizer under every mask, and say what came out."""
     found = {name: found_out(name) for name in all_optimizers()}
     right = [name for name, (_, reason) in found.items() if not reason]
-    text = START.format(count=len(found), version=version("pytorch_optimizer"), others=len(found) - len(right))
+    about = ABOUT.format(count=len(found), version=version("pytorch_optimizer"))
+    text = START.format(about=wrapped(about), others=len(found) - len(right))
     for name, (masks, reason) in found.items():
         text += f"| `{name}` | {masks} | {reason} |\n" if reason else ""
-    names = textwrap.fill(", ".join(f"`{name}`" for name in right) + ".", width=100)
+    names = wrapped(", ".join(f"`{name}`" for name in right) + ".")
     PAGE.write_text(f"{text}\n{LIST} ({len(right)})\n\n{names}\n")
 
 
