@@ -87,5 +87,12 @@ def test_the_site_is_built_and_all_its_links_lead_somewhere(site: dict[Path, Lin
 
 
 @pytest.mark.slow
+def test_what_pages_link_to_outside_docs_is_in_the_site(site: dict[Path, Links]) -> None:
+    names = {str(page).partition("/files/")[2] for page in site}
+    assert {"examples/fsdp2.py.html", "records/index.html", "docs/decisions/index.html"} <= names
+    assert not [name for name in names if name.endswith("README.md.html")]  # it is what its folder says of itself
+
+
+@pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(site: dict[Path, Links]) -> None:
     assert {link for found in site.values() for link in found.loaded if "//" in link} == set()

@@ -121,6 +121,18 @@ def test_a_state_of_which_torch_has_dropped_a_part_is_refused() -> None:
         set_optimizer_state_dict(resumed.network, resumed.optimizer, state)
 
 
+def test_parameters_in_another_order_are_refused(tmp_path: Path) -> None:
+    """By their names each would get its own state, but the blocks would be others."""
+    network = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    one, other = (
+        bcsc.BlockCyclic(torch.optim.SGD(parameters, lr=0.1, momentum=0.9), 2)
+        for parameters in (list(network.parameters()), [*network[1].parameters(), *network[0].parameters()])
+    )
+    dcp.save({"optimizer": bcsc.DistributedState(network, one)}, checkpoint_id=tmp_path)
+    with pytest.raises(StateMismatchError, match=r"saved with '0.weight' where it has '1.weight' now.*order"):
+        dcp.load({"optimizer": bcsc.DistributedState(network, other)}, checkpoint_id=tmp_path)
+
+
 def on_each_rank(ranks: Ranks, folder: Path) -> dict[Any, Any]:
     result = {}
     for case in IN_SHARDS:

@@ -46,7 +46,7 @@ class DistributedState:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken, to the bit; a state of another set-up is refused."""
         try:
-            names = [name for group in state_dict["param_groups"] for name in group["params"]]
+            names = names_of_parameters(state_dict)
             numbers = {name: number for number, name in enumerate(names)}
             groups = [
                 {**group, "params": [numbers[name] for name in group["params"]]} for group in state_dict["param_groups"]
@@ -57,4 +57,16 @@ class DistributedState:
             raise StateMismatchError(
                 f"This is not the state of a DistributedState ({in_short(error)}). Load what state_dict() returned."
             ) from error
+        current = names_of_parameters(self.state_dict())
+        if names != current and len(names) == len(current) and {*names} == {*current}:
+            saved, here = next(pair for pair in zip(names, current, strict=True) if len({*pair}) > 1)
+            raise StateMismatchError(
+                f"The optimizer was saved with {saved!r} where it has {here!r} now, and the blocks depend on the "
+                "order. Give the parameters to the base in the order in which they were."
+            )
         self.optimizer.load_state_dict({"state": state, "param_groups": groups, OWN_STATE: own})
+
+
+def names_of_parameters(state_dict: dict[str, Any]) -> list[str]:
+    """The names of the parameters of all groups, in order."""
+    return [name for group in state_dict["param_groups"] for name in group["params"]]
