@@ -14,13 +14,14 @@ from bcsc.errors import InvalidArgumentError
 from bcsc.files import write_whole
 from bcsc.origin import describe_origin
 from benchmarks.clock import Ratio, Size, repeated
-from benchmarks.goals import against, blocks, growth, network, overhead, step
+from benchmarks.goals import against, blocks, growth, memory, network, overhead, step
 from benchmarks.problem import pictures
 
 GOALS: Sequence[Callable[[Size], list[Ratio]]] = (
     overhead.measure,
     against.measure,
     network.measure,
+    memory.measure,
     blocks.measure,
     step.measure,
 )

@@ -1,6 +1,8 @@
 """The layout that docs/architecture.md promises."""
 
 import ast
+import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -49,6 +51,27 @@ def test_the_page_on_architecture_names_every_package_and_every_layer() -> None:
     packages = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
     assert packages
     assert [name for name in packages if f"  {name}/" not in page or f"`{name}`" not in page] == []
+
+
+def test_the_page_on_architecture_has_the_layers_that_are_checked() -> None:
+    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [re.findall(r"bcsc\.(\w+)", layer) for layer in contracts[0]["layers"]]
+    page = (
+        (REPOSITORY / "docs" / "architecture.md").read_text().partition("## Who may import whom")[2].partition("##")[0]
+    )
+    assert [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| \d.*$", page, re.MULTILINE)] == layers
+
+
+def test_the_contract_without_torch_covers_all_of_the_evidence_half_but_what_trains() -> None:
+    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    covered = set(contracts[1]["source_modules"])
+    evidence = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for path in (PACKAGE / "experiments").rglob("*.py")
+        if path.stem != "__init__"
+    }
+    assert evidence - covered == {"bcsc.experiments.campaigns.ray", "bcsc.experiments.campaigns.estimate"}
+    assert "bcsc.reports" in covered
 
 
 def test_the_life_of_a_step_takes_six_hops_through_files_that_are_there() -> None:
