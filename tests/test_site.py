@@ -94,5 +94,13 @@ def test_what_pages_link_to_outside_docs_is_in_the_site(site: dict[Path, Links])
 
 
 @pytest.mark.slow
+def test_the_examples_of_docstrings_are_shown_as_code(site: dict[Path, Links]) -> None:
+    """A section of any name but "Examples" would be a box of run-on text."""
+    (page,) = (page for page in site if page.match("api/integrations.html"))
+    assert "Examples:" in page.read_text()
+    assert "<details" not in page.read_text()
+
+
+@pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(site: dict[Path, Links]) -> None:
     assert {link for found in site.values() for link in found.loaded if "//" in link} == set()

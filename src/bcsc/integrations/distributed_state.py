@@ -21,11 +21,12 @@ class DistributedState:
         model: whose parameters the optimizer steps; sharded by ``fully_shard``, wrapped or neither.
         optimizer: built after the model was sharded.
 
-    Example::
+    Examples:
+        A checkpoint of which all comes back, inside an epoch too:
 
-        state = {"model": model, "optimizer": bcsc.DistributedState(model, optimizer), "loader": loader}
-        torch.distributed.checkpoint.save(state, checkpoint_id=folder)
-        torch.distributed.checkpoint.load(state, checkpoint_id=folder)  # goes on inside the epoch
+            state = {"model": model, "optimizer": bcsc.DistributedState(model, optimizer), "loader": loader}
+            torch.distributed.checkpoint.save(state, checkpoint_id=folder)
+            torch.distributed.checkpoint.load(state, checkpoint_id=folder)
     """
 
     def __init__(self, model: nn.Module, optimizer: BlockCyclic) -> None:

@@ -23,7 +23,7 @@ class BlockCyclicLoader:
         batches: which samples come when; under several processes each rank's ``RankSampler``.
         options: what else a ``DataLoader`` takes, such as ``num_workers``.
 
-    Example:
+    Examples:
         >>> from torch.utils.data import TensorDataset
         >>> dataset = TensorDataset(torch.arange(12))
         >>> loader = BlockCyclicLoader(dataset, BlockCyclicSampler(12, batch_size=4, num_blocks=2))

@@ -62,7 +62,7 @@ class BlockCyclic(Optimizer):
             (``bcsc.optim.updates.alignment``).
         exclude: parameters of the base that are in no block and move at every step, such as embeddings and norms.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(4, 2)
         >>> optimizer = BlockCyclic(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), num_blocks=5)
         >>> for epoch in range(2):
