@@ -7,13 +7,16 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from torch import Tensor
 
 from bcsc.errors import MissingExtraError
 from bcsc.training.history import EpochRow, duration, per_second
 from bcsc.training.watcher import Watcher
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 SECONDS_BETWEEN_UPDATES = 0.1
 SHORT_RUN_SECONDS = 60
@@ -115,7 +118,7 @@ class FewLines(PlainWatcher):
 class OneBar(Watcher):
     """One of several bars, and no lines."""
 
-    def __init__(self, progress: Any, epochs: int, name: str) -> None:
+    def __init__(self, progress: "Progress", epochs: int, name: str) -> None:
         self._progress = progress
         self._task = progress.add_task(name, total=epochs, note="")
 
@@ -152,8 +155,8 @@ class EventLog:
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError as error:
             raise MissingExtraError("TensorBoard events need tensorboard: pip install 'bcsc[tensorboard]'") from error
-        self._open: Any = partial(SummaryWriter, str(folder / "tensorboard"), purge_step=1)
-        self._writer: Any = None  # opened with the first row, when the folder is there
+        self._open = partial(SummaryWriter, str(folder / "tensorboard"), purge_step=1)
+        self._writer: SummaryWriter | None = None  # opened with the first row, when the folder is there
         self._num_written = 0
 
     def write(self, rows: Sequence[EpochRow]) -> None:
