@@ -112,6 +112,20 @@ def test_the_table_of_the_readme_is_that_of_its_records(row: str) -> None:
     assert line.split("|")[3:7] == [f" {passes} ", f" {num_seeds} ", *(f" {mean:.2f} " for mean in means)]
 
 
+def test_what_wrong_labels_cost_is_what_the_records_say() -> None:
+    lost = {}
+    for arm in ("sgd", "bcsc-m-8"):
+        means = {}
+        for condition in ("no-outliers", "15-outliers"):
+            runs = list((ROOT / "records" / "outliers-10-epochs" / "runs").glob(f"lenet4-{condition}-{arm}-seed-*"))
+            assert len(runs) == 3
+            found = [json.loads((run / "summary.json").read_text())["test_accuracy"]["all"] for run in runs]
+            means[condition] = sum(found) / len(found)
+        lost[arm] = means["no-outliers"] - means["15-outliers"]
+    sentence = f"SGD loses {lost['sgd']:.2f} points over all epochs and BCSC {lost['bcsc-m-8']:.2f}"
+    assert sentence in (ROOT / "README.md").read_text()
+
+
 def test_the_table_on_the_block_parallel_mode_is_that_of_its_records() -> None:
     text, final = (ROOT / "docs" / "distributed.md").read_text(), final_accuracies("mnist-block-parallel", 36)
     for experiment in {name.rpartition("-")[0] for name in final}:
