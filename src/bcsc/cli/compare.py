@@ -191,15 +191,17 @@ def find_plan(plan: Path | str) -> tuple[Experiment, str | None]:
 
 
 def check_together(experiment: Experiment) -> None:
-    """Refuse settings that do not fit each other: options and an optimizer, numbers of samples and a data set."""
+    """Refuse settings that do not fit each other: options, optimizer, method and mask; numbers of samples and data."""
     from bcsc.data.registry import find_source
-    from bcsc.runs.build import checked_optimizer
+    from bcsc.runs.build import check_method, checked_optimizer
 
     labels = [arm.label for arm in experiment.arms]
     for cell, spec in specs_of(experiment).items():
         arm, source = labels.index(experiment.arm_labels()[cell.arm]), find_source(spec.data)
         with at("arm", arm, "optimizer_options"):
             checked_optimizer(spec)
+        with at("arm", arm, "method"):
+            check_method(spec)
         if spec.subset is not None:
             with at("arm", arm, "subset") if "subset" in experiment.arms[arm].settings else at("recipe", "subset"):
                 source.check_subset(spec.subset)

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -153,6 +154,11 @@ def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[
         mask=spec.mask,
         granularity=spec.granularity,
     )
+
+
+def check_method(spec: RunSpec) -> None:
+    """Refuse a method, an optimizer and a mask that do not go together, before there is a network."""
+    build_optimizer(replace(spec, blocks=1), nn.Linear(2, 2, bias=False), num_samples=1)
 
 
 def find_optimizer(name: str) -> type[Optimizer]:

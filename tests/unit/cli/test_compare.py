@@ -94,6 +94,8 @@ def test_a_plan_may_grow_in_the_same_folder_but_not_change(
             PLAN.replace('"sgd"', '"sgd"\noptimizer_options = { nestrov = true }', 1),
             "line 11 (arm 1 optimizer_options): An",
         ),
+        (PLAN.replace('"bcsc"', '"magma"\nmask = "all"', 1), "line 14 (arm 2 method): align=True multiplies the move"),
+        (PLAN.replace('"bcsc"', '"bcsc"\noptimizer = "lbfgs"', 1), "line 14 (arm 2 method): LBFGS cannot be the base"),
         (
             PLAN.replace("epochs = 2", "epochs = 2\nsubset = 5000"),
             "line 7 (recipe subset): subset must be from 1 to the",

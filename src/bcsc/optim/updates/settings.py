@@ -1,6 +1,7 @@
 """Which settings of an update mask go together."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -22,15 +23,18 @@ def check_moves(mask: Mask, order: Order, redraw: int | None, *, rescale: bool, 
             )
 
 
-def checked_exclusion(exclude: Iterable[Tensor], parameters: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def checked_exclusion(exclude: Any, parameters: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The parameters to exclude, if the base has them all."""
-    tensors = [exclude] if isinstance(exclude, Tensor) else list(exclude)
+    several = isinstance(exclude, Iterable) and not isinstance(exclude, Tensor | str)
+    tensors = tuple(exclude) if several else (exclude,)
     known = set(map(id, parameters))
     for tensor in tensors:
         if id(tensor) not in known:
-            what = f"a tensor of shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else repr(tensor)
+            what = repr(tensor) if isinstance(tensor, str) else f"something of type {type(tensor).__name__}"
+            if isinstance(tensor, Tensor):
+                what = f"a tensor of shape {tuple(tensor.shape)}"
             raise InvalidArgumentError(
                 f"exclude takes parameters of the base, got {what} that is none of them. "
                 "Give for instance exclude=model.embedding.parameters()."
             )
-    return tuple(tensors)
+    return tensors

@@ -284,6 +284,8 @@ def test_the_alignment_is_half_for_gradients_that_vanish_and_counts_complex_numb
         ({"redraw": 2, "order": "bernoulli"}, "draws anew at every step, got redraw=2"),
         ({"exclude": [torch.zeros(2)]}, r"a tensor of shape \(2,\) that is none of them"),
         ({"exclude": ["0.weight"]}, "got '0.weight' that is none of them"),
+        ({"exclude": torch.nn.Linear(2, 2)}, "got something of type Linear that is none of them"),
+        ({"exclude": [("0.weight", torch.zeros(2))]}, "got something of type tuple that is none of them"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(options: dict[str, Any], message: str) -> None:
