@@ -173,6 +173,10 @@ def cut_down_to(experiment: Experiment, cut: Mapping[str, Any]) -> Experiment:
     """What is left of an experiment; networks that it does not plan must at least be there."""
     from bcsc.models import MODELS
 
+    for name, value in cut.items():
+        check_choice("What a plan is cut down by", name, CUTS)
+        if name not in ("epochs", "subset") and not isinstance(value, list | tuple | range | None):
+            raise InvalidArgumentError(f"{name} must be a list, got {value!r}.")
     for model in cut.get("models") or ():
         check_choice("A network", model, MODELS)
     return cut_down(experiment, **cut)
@@ -232,11 +236,13 @@ def specs_of(experiment: Experiment) -> "dict[Cell, RunSpec]":
 
 def check_goes_on(out: Path, wanted: Experiment) -> None:
     """Refuse a folder that holds other runs than the wanted ones; more seeds, networks or arms are welcome."""
-    if out.exists() and not out.is_dir():
-        raise InvalidArgumentError(f"{out} is a file. Give --out a folder.")
     from bcsc.experiments.study import read_experiment
+    from bcsc.runs.folder import SPEC
     from bcsc.runs.spec import differences
 
+    what = "a file" if out.is_file() else "the folder of one run" if (out / SPEC).exists() else None
+    if what:
+        raise InvalidArgumentError(f"{out} is {what}. Give --out another folder.")
     try:
         earlier = read_experiment(out)
     except DamagedRunError:

@@ -48,7 +48,7 @@ def cut_down(
     small = replace(
         experiment,
         models=tuple(known),
-        seeds=tuple(dict.fromkeys(seeds)) if seeds else experiment.seeds,
+        seeds=tuple(check_at_least("A seed", seed, 0) for seed in dict.fromkeys(seeds or experiment.seeds)),
         arms=tuple(with_blocks(arm, blocks) for arm in experiment.arms) if blocks else experiment.arms,
         recipe=recipe,
         tuning=with_fewer_held_out(experiment.tuning, subset),
@@ -77,7 +77,9 @@ def with_blocks(arm: Arm, blocks: Sequence[int]) -> Arm:
 
 def chosen_labels(what: str, wanted: Sequence[str], labels: Iterable[str]) -> tuple[str, ...]:
     """The labels that are wanted, in their own order; they may be given in letters of any case."""
-    known = dict.fromkeys(labels)
+    known = dict.fromkeys(label for label in labels if label)
+    if not known:
+        raise InvalidArgumentError(f"The plan has no {what} to choose, got {', '.join(wanted)}. Leave it out.")
     lower = {label.lower(): label for label in known}
     chosen = {lower.get(word.lower(), word) for word in wanted}
     for label in sorted(chosen):

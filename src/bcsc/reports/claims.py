@@ -149,7 +149,8 @@ def verdict_on(claim: Claim, studies: Sequence[Study]) -> Verdict:
 def cases_of(study: Study, saying: Saying) -> list[Case]:
     """What is said, place by place; something of which there are no runs at all stays open."""
     rule = {"over": is_over, "rises": rises_with_blocks, "falls": falls_by}[saying.kind]
-    return rule(study, saying) or [Case(f"{' and '.join(saying.arms)}: left out of this study", (), study.caveat)]
+    said_of = " over ".join(" and ".join(labels) for labels in (saying.arms, saying.others) if labels)
+    return rule(study, saying) or [Case(f"{said_of}: left out of this study", (), study.caveat)]
 
 
 def cells_called(study: Study, names: Sequence[str]) -> list[Cell]:

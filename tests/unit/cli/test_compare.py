@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,28 @@ def test_a_plan_that_is_neither_a_file_nor_a_name_is_refused(tmp_path: Path) -> 
         bcsc.compare("outlier", tmp_path)
     with pytest.raises(bcsc.BcscError, match="mine.toml cannot be read"):
         bcsc.compare(tmp_path / "mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        ({"seed": [0]}, "What a plan is cut down by must be one of epochs, .* Did you mean 'seeds'"),
+        ({"seeds": 3}, "seeds must be a list, got 3"),
+        ({"seeds": [0, -1]}, "A seed must be a whole number of at least 0, got -1"),
+        ({"conditions": ["clean"]}, "The plan has no condition to choose, got clean"),
+        ({"arms": "SGD"}, "arms must be a list, got 'SGD'"),
+    ],
+)
+def test_a_wrong_cut_in_python_is_named(plan: Path, tmp_path: Path, cut: dict[str, Any], message: str) -> None:
+    with pytest.raises(bcsc.BcscError, match=message):
+        bcsc.compare(plan, tmp_path / "out", **cut)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_of_a_run_is_not_taken_for_a_comparison(plan: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").touch()
+    with pytest.raises(bcsc.BcscError, match="is the folder of one run"):
+        bcsc.compare(plan, tmp_path)
 
 
 def test_a_damaged_plan_in_a_folder_is_reported_and_its_runs_are_shown(plan: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_folder_with_other_runs_is_refused(
         (["reproduce", "cifar10", "--seeds", ","], "argument --seeds: expected"),
         (["reproduce", "cifar10", "--models", ","], "argument --models: expected names"),
         (["reproduce", "cifar10", "--subset", "50001", "--out", "{}/new"], "subset must be from 1 to the 50000"),
-        (["reproduce", "cifar10", "--out", "{}/file"], "file is a file. Give --out a folder."),
+        (["reproduce", "cifar10", "--out", "{}/file"], "file is a file. Give --out another folder."),
         (["report", "no-such-folder"], "no-such-folder is not a folder"),
     ],
 )

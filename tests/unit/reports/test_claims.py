@@ -276,6 +276,8 @@ def test_what_is_said_of_an_arm_that_was_left_out_stays_open() -> None:
     verdict = next(v for v in judge(CLAIMS, [study]) if v.cases)
     assert [case.state for case in verdict.cases] == ["holds", "not decided"]
     assert verdict.cases[1].label == "BCSC M=8: left out of this study"
+    (case,) = said("BCSC M={M} over SGD", study)
+    assert case.label == "BCSC M={M} over SGD: left out of this study"
     one_m = study_in_memory("blocks", as_claimed, arms=["BCSC M=8"], **CUT)
     assert [case.state for case in only_rule("rises-with-m", one_m)] == ["not decided"]
 
