@@ -19,7 +19,7 @@ What was measured of the paper's claims. This page is made from the run folders 
 `make results`; no number in it is typed by hand. The links in the last column of a table lead to the
 runs behind its row: configuration, a line per epoch, origin.
 
-{cost} {spread}
+{cost} {spread} Seconds are those of the clock, whatever else the machine did meanwhile.
 """
 
 
