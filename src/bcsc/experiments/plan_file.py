@@ -224,6 +224,9 @@ def _check_arms(experiment: Experiment) -> None:
                     raise InvalidArgumentError("The budget sets the epochs of every arm. Give epochs in the recipe.")
                 if isinstance(value, Scaled) and getattr(experiment.recipe, name) is None:
                     raise InvalidArgumentError(f"Give {name} in the recipe, of which this one is a multiple.")
+                is_plain = arm.settings.get("method", experiment.recipe.method) == "sgd"
+                if isinstance(value, Scaled) and is_plain and not {"M", "blocks"} & set(arm.settings):
+                    raise InvalidArgumentError("SGD has no blocks. Give the M it is compared with in this arm: M = 8.")
                 if isinstance(value, Tuned) and experiment.tuning is None:
                     raise InvalidArgumentError("To tune, hold out training samples: [tuning] with validation = 5000.")
 

@@ -132,6 +132,7 @@ def test_a_setting_may_be_a_multiple_of_the_recipes(factor: str, lr: dict[int, f
             "in braces must be one of method, lr, got 'M'",
         ),
         ("blocks = [2, 4]", 'blocks = 2\nlr = { over = "M" }', "line 20 (arm 2 lr)", "Give lr in the recipe"),
+        ('"sgd"', '"sgd"\nepochs = { times = "M" }', "line 15 (arm 1 epochs)", "SGD has no blocks. Give the M"),
         ("blocks = [2, 4]", 'blocks = 2\noutliers = "none"', "line 20 (arm 2 outliers)", "is set by a condition too"),
         ("blocks = [2, 4]", 'blocks = 2\nmodel = "vgg19"', "line 20 (arm 2 model)", "in the recipe"),
         (
