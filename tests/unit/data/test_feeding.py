@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -266,3 +267,10 @@ def test_steps_are_grouped_in_order_up_to_the_number_of_images():
     groups = [[step.number for step in group] for group in groups_of_images(iter(steps), 1024)]
     assert groups == [[0, 1, 2], [3, 4], [5], [6, 7], [8]]
     assert list(groups_of_images([], 1024)) == []
+
+
+@pytest.mark.parametrize("build", [partial(training_feeder, seed=0), evaluation_feeder])
+def test_a_feeder_of_a_data_set_is_where_and_as_large_as_it_is_asked_to_be(build) -> None:
+    feeder = build(load("digits"), image_size=40, device="meta")
+    assert feeder.images.device.type == feeder.labels.device.type == "meta"
+    assert feeder.image_size == 40

@@ -235,3 +235,20 @@ def test_one_class_has_no_other_class(kind):
 def test_asymmetric_is_refused_where_it_has_no_definition():
     with pytest.raises(InvalidArgumentError, match="not defined for this data set"):
         corrupt(samples(confused_with={}), Outliers("asymmetric", 0.1))
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "pairflip"])
+def test_of_two_classes_the_other_is_taken(kind):
+    clean = samples(num_classes=2, confused_with={})
+    result = corrupt(clean, Outliers(kind, 0.5))
+    assert torch.equal(result.labels[result.indices], 1 - clean.labels[result.indices])
+    assert len(result.indices) == len(clean.labels) // 2
+
+
+def test_human_labels_are_taken_as_they_are_and_counted(tmp_path):
+    labels = (CLEAN.labels + (torch.arange(2000) % 4 == 0)) % 10
+    torch.save({"clean_label": CLEAN.labels.numpy(), "worse_label": labels.numpy()}, tmp_path / "human.pt")
+    result = corrupt(CLEAN, Outliers.parse(f"human:{tmp_path / 'human.pt'}:worse_label"))
+    assert torch.equal(result.labels, labels)
+    assert result.indices.tolist() == list(range(0, 2000, 4))
+    assert (result.requested, result.realised) == (None, 0.25)

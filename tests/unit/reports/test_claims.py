@@ -130,7 +130,7 @@ def test_runs_that_are_still_missing_make_a_verdict_one_so_far() -> None:
 
 @pytest.mark.parametrize(
     ("name", "data", "guessing"),
-    [("cifar10", "cifar10", 10.97), ("cifar10", "cifar10", 9.0), ("cifar100", "cifar100", 2.5)],
+    [("cifar10", "cifar10", 11.79), ("cifar10", "cifar10", 9.0), ("cifar100", "cifar100", 2.97)],
 )
 def test_an_arm_that_guesses_decides_nothing_and_is_named(name: str, data: str, guessing: float) -> None:
     def accuracy(spec: RunSpec, epoch: int) -> float:
@@ -141,7 +141,7 @@ def test_an_arm_that_guesses_decides_nothing_and_is_named(name: str, data: str, 
     assert f"SGD is at chance level: {guessing:.2f} % with {NUM_CLASSES[data]} classes" in case.numbers
 
 
-@pytest.mark.parametrize(("name", "learned"), [("cifar10", 12.0), ("cifar100", 3.0)])
+@pytest.mark.parametrize(("name", "learned"), [("cifar10", 11.81), ("cifar100", 2.99)])
 def test_an_arm_that_is_a_little_better_than_guessing_counts(name: str, learned: float) -> None:
     def accuracy(spec: RunSpec, epoch: int) -> float:
         return learned if spec.method == "sgd" else as_claimed(spec, epoch)

@@ -4,6 +4,7 @@ import csv
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,22 @@ def test_diverged_runs_are_counted_and_enter_no_mean(tmp_path: Path) -> None:
     write_run(tmp_path / "b", RunSpec(epochs=2, seed=1), state="diverged", epochs_done=1)
     (study,), _ = read_studies(tmp_path)
     assert table_of(study).rows[0][:3] == ("BCSC M=8", "1, 1 diverged", "60.00")
+
+
+def test_every_column_is_of_a_known_kind_and_of_the_length_of_the_others(tmp_path: Path, study: Study) -> None:
+    write_run(tmp_path / "own", RunSpec(epochs=1))
+    (own,), _ = read_studies(tmp_path / "own")
+    kinds = [[column.kind for column in table_of(each).columns] for each in (study, own)]
+    assert kinds == [["word", "count", *["ours", "paper", "diff"] * 4], ["word", "count", *["ours"] * 4]]
+    assert [column.head for column in table_of(own).columns][2:] == ["First half", "Last half", "All", "Final"]
+    assert table_of(own).groups == [("", 6)]
+    with pytest.raises(ValueError, match="shorter"):
+        _ = Table("", (), (Column("a", "word", ("x", "y")), Column("b", "ours", ("1",)))).rows
+
+
+def test_an_arm_that_the_paper_does_not_have_has_a_dash_beside_the_others(study: Study) -> None:
+    missing = {key: value for key, value in study.paper.items() if key[0] != CELL}
+    table = table_of(replace(study, paper=missing))
+    rows = {row[0]: row[2:5] for row in table.rows}
+    assert rows["SGD"][1:] == ("-", "-")
+    assert all("-" not in (paper, difference) for arm, (_, paper, difference) in rows.items() if arm != "SGD")

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from bcsc.errors import CheckpointError, DamagedRunError, StateMismatchError
 from bcsc.files import WriteError
 from bcsc.runs import folder as files_of_a_run
-from bcsc.runs.folder import NEWEST, PREVIOUS, FolderBusyError, RunFolder, read_runs
+from bcsc.runs.folder import NEWEST, PREVIOUS, WAY_OUT, FolderBusyError, RunFolder, read_runs
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import ORIGIN, metrics, plausible_accuracy, write_run
 
@@ -194,3 +195,34 @@ def test_what_was_carried_is_written_with_the_checkpoint_first(tmp_path: Path, m
     RunFolder(tmp_path / "there").write_files(here.files())
     assert written[:2] == [PREVIOUS, NEWEST]
     assert set(written[2:]) == {"run.toml", "metrics.jsonl", "summary.json", "origin.json"}
+
+
+def test_a_folder_goes_on_with_its_own_run_only(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "nothing").check_same_run(SPEC)
+    folder = RunFolder(write_run(tmp_path / "run", SPEC))
+    folder.check_same_run(SPEC)
+    with pytest.raises(StateMismatchError) as refused:
+        folder.check_same_run(replace(SPEC, seed=2, blocks=3))
+    assert str(refused.value) == f"{folder.path} holds another run: blocks was 8, is 3; seed was 1, is 2. {WAY_OUT}"
+    (folder.path / "run.toml").write_text("")
+    with pytest.raises(StateMismatchError) as refused:
+        folder.check_same_run(SPEC)
+    assert str(refused.value) == f"{folder.path / 'run.toml'} cannot be read: it is cut short. {WAY_OUT}"
+
+
+def test_the_epochs_done_are_those_written_down(tmp_path: Path) -> None:
+    assert RunFolder(tmp_path / "nothing").epochs_done() == 0
+    assert RunFolder(write_run(tmp_path / "run", SPEC, epochs_done=3)).epochs_done() == 3
+
+
+def test_the_outliers_are_a_table_in_a_file_of_their_own(tmp_path: Path) -> None:
+    RunFolder(tmp_path).write_outliers({"count": 2, "indices": [3, 5]})
+    assert json.loads((tmp_path / "outliers.json").read_text()) == {"count": 2, "indices": [3, 5]}
+
+
+def test_only_after_a_failed_attempt_there_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    answers = iter([False, False, True, False])
+    assert list(files_of_a_run.attempts(lambda: next(answers))) == [False, False, True]
+    assert pauses == [files_of_a_run.SECONDS_BETWEEN_ATTEMPTS] * 2

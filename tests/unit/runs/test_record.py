@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bcsc.errors import DamagedRunError
 from bcsc.runs.folder import RunFolder, read_runs, run_folders
-from bcsc.runs.record import spec_from_text, spec_to_text
+from bcsc.runs.record import origin_from_text, spec_from_text, spec_to_text
 from bcsc.runs.spec import RunSpec, spec_to_toml
 
 ROOT = Path(__file__).parents[3]
@@ -118,3 +118,11 @@ def test_the_settings_of_the_second_format_are_those_of_its_time() -> None:
     """A guard for whoever adds a setting: it must not be asked of older files."""
     text = (SAMPLES / "format-2" / "run.toml").read_text()
     assert {line.split(" = ")[0] for line in text.splitlines()} <= {field.name for field in fields(RunSpec)}
+
+
+@pytest.mark.parametrize(("name", "value"), [("started", 3), ("started", None), ("resumed", "1"), ("torch", [])])
+def test_what_is_wrong_with_an_origin_is_named(name: str, value: object) -> None:
+    origin = {"started": "2026-01-01", "resumed": 0, "torch": "2.13.0"}
+    assert origin_from_text(json.dumps(origin)) == origin
+    with pytest.raises(ValueError, match=f"^{name} must be of type"):
+        origin_from_text(json.dumps({**origin, name: value}))

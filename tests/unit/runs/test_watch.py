@@ -7,28 +7,9 @@ import torch
 
 from bcsc.runs import watch
 from bcsc.runs.watch import LiveWatcher, PlainWatcher, folded_watchers
-from bcsc.training.history import EpochRow, duration
+from bcsc.training.history import EpochRow
 
 ROW = EpochRow(2, 0.1, 1.5, 0.25, 1.25, 62.5, 4000, 30.0, 1234.5)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.4, "0 s"),
-        (99.4, "99 s"),
-        (100, "2 min"),
-        (99 * 60, "99 min"),
-        (100 * 60, "1 h 40 min"),
-        (47 * 3600 + 59 * 60, "47 h 59 min"),
-        (48 * 3600, "2 days 0 h"),
-        (100 * 3600, "4 days 4 h"),
-        (610.4 * 86400, "610 days"),
-        (18077 * 86400, "49 years"),
-    ],
-)
-def test_a_duration_is_in_units_of_its_size(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_an_epoch_is_one_line_with_the_time_left_at_this_pace(capsys: pytest.CaptureFixture) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import bcsc
-from bcsc.training.history import EpochRow, accuracy_summary, per_second
+from bcsc.training.history import EpochRow, accuracy_summary, duration, per_second
 
 
 def rows(accuracies: list[float]) -> list[EpochRow]:
@@ -47,3 +47,22 @@ def test_halves_are_of_the_planned_epochs_and_the_middle_one_belongs_to_the_firs
     assert (odd["first_half"], odd["last_half"]) == (15.0, 60.0)
     on_its_way = accuracy_summary(rows([10.0, 20.0]), epochs=4)
     assert (on_its_way["first_half"], on_its_way["last_half"]) == (15.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (99.4, "99 s"),
+        (100, "2 min"),
+        (99 * 60, "99 min"),
+        (100 * 60, "1 h 40 min"),
+        (47 * 3600 + 59 * 60, "47 h 59 min"),
+        (48 * 3600, "2 days 0 h"),
+        (100 * 3600, "4 days 4 h"),
+        (610.4 * 86400, "610 days"),
+        (18077 * 86400, "49 years"),
+    ],
+)
+def test_a_duration_is_in_units_of_its_size(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

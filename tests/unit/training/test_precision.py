@@ -18,9 +18,15 @@ from bcsc.training.precision import BEFORE_AMX, VARIABLE, PrecisionError, find_l
 FAILURES = {
     "signal": "os.kill(os.getpid(), signal.SIGILL)",
     "error": "sys.exit('could not create a primitive')",
+    "no text": r"sys.stderr.buffer.write(b'\xff\xfe no words\n'); sys.exit(1)",
     "hang": "time.sleep(60)",
 }
-REASONS = {"signal": "ended by SIGILL", "error": "could not create a primitive", "hang": "no answer in 2 seconds"}
+REASONS = {
+    "signal": "ended by SIGILL",
+    "error": "could not create a primitive",
+    "no text": "\ufffd\ufffd no words",
+    "hang": "no answer in 2 seconds",
+}
 IMPORTS = "import os, signal, sys, time; open(os.environ['ASKED'], 'a').write('.')"
 
 
