@@ -28,9 +28,12 @@ Case = dict[str, str]
 
 
 def cases(chance: random.Random) -> Iterator[Case]:
-    """Every method with every base and mask in random order, over and over."""
-    names = ("method", "optimizer", "mask")
-    every = [dict(zip(names, values, strict=True)) for values in product(METHODS, BASES, MASKS)]
+    """Every method with every base and mask that it takes, in random order, over and over."""
+    every = [
+        {"method": name, "optimizer": base, "mask": mask}
+        for name, base, mask in product(METHODS, BASES, MASKS)
+        if mask == "update" or not METHODS[name].moves
+    ]
     chance.shuffle(every)
     return cycle(every)
 

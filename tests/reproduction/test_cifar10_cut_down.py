@@ -37,7 +37,7 @@ def test_one_command_from_nothing_to_the_report_and_nothing_twice(
     runs = sorted(path.parent for path in tmp_path.rglob("run.toml"))
     assert len(runs) == len(METHODS)
     assert all(any(method in run.name for run in runs) for method in METHODS)
-    assert "cut down: 1 of 200 epochs" in (tmp_path / "report" / "cifar10.md").read_text()
+    assert "Cut down: 1 of 200 epochs" in (tmp_path / "report" / "cifar10.md").read_text()
     assert "cut down: 1 of 200 epochs" in (tmp_path / "report" / "index.html").read_text()
 
     stamps = {run: (run / "checkpoint.pt").stat().st_mtime_ns for run in runs}

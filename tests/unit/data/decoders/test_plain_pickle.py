@@ -99,7 +99,7 @@ def test_a_pickle_cannot_alter_what_it_is_handed(state):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (np.array([print], dtype=object), "of type 'O8'; only integers are read|It asks for"),
+        (np.array([len], dtype=object), "of type 'O8'; only integers are read|It asks for"),
         (np.zeros(2), "of type 'f8'; only integers are read"),
         (np.zeros(2, dtype=[("a", "u1")]), "of type 'V1'; only integers are read"),
     ],
