@@ -274,3 +274,23 @@ def test_a_feeder_of_a_data_set_is_where_and_as_large_as_it_is_asked_to_be(build
     feeder = build(load("digits"), image_size=40, device="meta")
     assert feeder.images.device.type == feeder.labels.device.type == "meta"
     assert feeder.image_size == 40
+
+
+def test_indices_that_lie_apart_in_memory_give_the_batch_of_those_that_do_not() -> None:
+    feeder = training_feeder(load("digits"), seed=0)
+    apart = torch.arange(20)[::2]
+    for found, expected in zip(feeder.batch(apart), feeder.batch(apart.clone()), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_pixels_are_those_of_the_first_step_unless_told_otherwise() -> None:
+    images = torch.randint(256, (9, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    feeder = Feeder(images, torch.zeros(9), mean=[0.5] * 3, std=[0.5] * 3, augment=True, seed=1)
+    every = torch.arange(9)
+    assert torch.equal(feeder.pixels(every), feeder.pixels(every, epoch=0, step=0))
+    assert not torch.equal(feeder.pixels(every), feeder.pixels(every, epoch=0, step=1))
+    assert not torch.equal(feeder.pixels(every), feeder.pixels(every, epoch=1, step=0))
+
+
+def test_a_training_feeder_augments_with_the_seed_it_is_given() -> None:
+    assert training_feeder(load("digits"), seed=3).seed == 3

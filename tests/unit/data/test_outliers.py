@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcsc.data.dataset import load
-from bcsc.data.outliers import KINDS, LabelledImages, Outliers, corrupt
+from bcsc.data.outliers import KINDS, LabelledImages, Outliers, corrupt, outliers_asked_for
 from bcsc.data.registry import SOURCES
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
@@ -252,3 +252,15 @@ def test_human_labels_are_taken_as_they_are_and_counted(tmp_path):
     assert torch.equal(result.labels, labels)
     assert result.indices.tolist() == list(range(0, 2000, 4))
     assert (result.requested, result.realised) == (None, 0.25)
+
+
+def test_outliers_that_are_asked_for_have_the_kind_rate_and_seed():
+    assert outliers_asked_for("none", 5) is None
+    assert outliers_asked_for("symmetric:0.2", 5) == Outliers("symmetric", 0.2, seed=5)
+    assert outliers_asked_for("pairflip:0.2") == Outliers("pairflip", 0.2, seed=0)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"rate": 0.1, "column": "c"}, {"rate": 0.1, "file": "f"}, {"column": "c"}])
+def test_a_kind_takes_a_rate_and_nothing_else(wrong):
+    with pytest.raises(InvalidArgumentError, match="symmetric takes a rate from 0 to 1"):
+        Outliers("symmetric", **wrong)

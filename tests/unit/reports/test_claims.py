@@ -13,7 +13,7 @@ from bcsc.experiments.catalog import EXPERIMENTS
 from bcsc.experiments.experiment import NUM_CLASSES
 from bcsc.experiments.sayings import read_saying
 from bcsc.experiments.study import Study
-from bcsc.reports.claims import CLAIMS, T_95, Case, Verdict, cases_of, judge
+from bcsc.reports.claims import CLAIMS, T_95, Case, Verdict, cases_of, claims_of_the_catalog, judge, paired
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import study_in_memory
 
@@ -297,3 +297,19 @@ def test_rising_with_blocks_is_measured_in_points_per_doubling_and_in_each_place
     ]
     for case, model in zip(cases, ("lenet4", "vgg19", "resnet18"), strict=True):
         assert case.values == pytest.approx((len(model),) * 3)
+
+
+def test_the_claims_are_those_of_all_plans_and_share_what_they_have_in_common() -> None:
+    assert claims_of_the_catalog() == CLAIMS
+    planned = [(claim, experiment) for experiment in EXPERIMENTS.values() for claim in experiment.claims]
+    assert sum(len(claim.rules) for claim in CLAIMS) == len(planned)
+    by_name = {claim.name: claim for claim in CLAIMS}
+    for claim, experiment in planned:
+        assert by_name[claim.name].rules[experiment.name] == claim.sayings
+        assert by_name[claim.name].statement
+
+
+def test_a_cell_of_which_nothing_is_finished_has_no_seeds_to_pair() -> None:
+    study = study_in_memory("blocks", as_claimed)
+    known = next(iter(study.runs))
+    assert paired(study, {known: 1.0, replace(known, arm="another"): -1.0}, "all") == ()

@@ -19,6 +19,7 @@ from bcsc.reports.tables import (
     Score,
     Table,
     entries_of,
+    markdown_rows,
     sentence,
     table_of,
     to_csv,
@@ -192,3 +193,34 @@ def test_an_arm_that_the_paper_does_not_have_has_a_dash_beside_the_others(study:
     rows = {row[0]: row[2:5] for row in table.rows}
     assert rows["SGD"][1:] == ("-", "-")
     assert all("-" not in (paper, difference) for arm, (_, paper, difference) in rows.items() if arm != "SGD")
+
+
+def test_two_seeds_have_a_spread_and_one_has_none() -> None:
+    assert Score(CELL, "all", (60.0, 62.0), None).spread == pytest.approx(2**0.5)
+    assert Score(CELL, "all", (60.0,), None).spread is None
+
+
+def test_numbers_are_on_the_right_and_every_row_may_have_a_link() -> None:
+    table = small_table("SGD", "BCSC")
+    assert markdown_rows(table) == ["| Method | All: ours |", "| --- | ---: |", "| SGD | 1.00 |", "| BCSC | 1.00 |"]
+    assert markdown_rows(table, ["[a](b)", "c"]) == [
+        "| Method | All: ours | Runs by seed |",
+        "| --- | ---: | --- |",
+        "| SGD | 1.00 | [a](b) |",
+        "| BCSC | 1.00 | c |",
+    ]
+    with pytest.raises(ValueError, match="shorter"):
+        markdown_rows(table, ["a"])
+
+
+def test_the_commands_around_a_latex_table_open_and_close() -> None:
+    lines = to_latex(small_table("À to ÿ stay, ¿ and Ā do not")).splitlines()
+    frame = [line for line in lines if line.startswith("\\") and "multicolumn" not in line and "caption" not in line]
+    assert frame == [
+        r"\begin{table}",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        r"\begin{tabular}{lr}",
+        *(r"\toprule", r"\cmidrule(lr){2-2}", r"\midrule", r"\bottomrule", r"\end{tabular}}", r"\end{table}"),
+    ]
+    assert r"À to ÿ stay, ? and ? do not & 1.00 \\" in lines

@@ -226,3 +226,32 @@ def test_only_after_a_failed_attempt_there_is_a_pause(monkeypatch: pytest.Monkey
     answers = iter([False, False, True, False])
     assert list(files_of_a_run.attempts(lambda: next(answers))) == [False, False, True]
     assert pauses == [files_of_a_run.SECONDS_BETWEEN_ATTEMPTS] * 2
+
+
+@pytest.mark.parametrize("name", ["run.toml", "metrics.jsonl", "summary.json"])
+def test_a_folder_with_a_file_of_a_run_is_a_runs(tmp_path: Path, name: str) -> None:
+    assert not RunFolder(tmp_path).exists()
+    (tmp_path / "lock").touch()
+    assert not RunFolder(tmp_path).exists()
+    (tmp_path / name).touch()
+    assert RunFolder(tmp_path).exists()
+
+
+def test_a_folder_is_set_aside_under_the_next_number(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    assert folder.set_aside() is None
+    for number in (1, 2, 3):
+        write_run(tmp_path / "run", replace(SPEC, seed=number))
+        assert folder.set_aside() == tmp_path / f"run.{number}"
+        assert not folder.path.exists()
+        assert RunFolder(tmp_path / f"run.{number}").read().spec.seed == number
+
+
+def test_the_files_of_a_run_are_carried_to_a_folder_that_need_not_be_there(tmp_path: Path) -> None:
+    folder = RunFolder(write_run(tmp_path / "run", SPEC))
+    folder.write_checkpoint(b"weights")
+    elsewhere = RunFolder(tmp_path / "deep" / "elsewhere")
+    elsewhere.write_files(folder.files())
+    assert replace(elsewhere.read(), folder=folder.path) == folder.read()
+    assert (elsewhere.path / NEWEST).read_bytes() == b"weights"
+    elsewhere.write_files(folder.files())

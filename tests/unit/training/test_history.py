@@ -60,8 +60,13 @@ def test_halves_are_of_the_planned_epochs_and_the_middle_one_belongs_to_the_firs
         (47 * 3600 + 59 * 60, "47 h 59 min"),
         (48 * 3600, "2 days 0 h"),
         (100 * 3600, "4 days 4 h"),
+        (46 * 3600, "46 h 00 min"),
+        (100 * 86400 - 3600, "99 days 23 h"),
+        (100 * 86400, "100 days"),
         (610.4 * 86400, "610 days"),
-        (18077 * 86400, "49 years"),
+        (729 * 86400, "729 days"),
+        (730 * 86400, "2 years"),
+        (365_250 * 86400, "1,000 years"),
     ],
 )
 def test_a_duration_is_in_units_of_its_size(seconds: float, text: str) -> None:
