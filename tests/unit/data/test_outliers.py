@@ -1,3 +1,4 @@
+import hashlib
 from itertools import pairwise
 
 import pytest
@@ -264,3 +265,32 @@ def test_outliers_that_are_asked_for_have_the_kind_rate_and_seed():
 def test_a_kind_takes_a_rate_and_nothing_else(wrong):
     with pytest.raises(InvalidArgumentError, match="symmetric takes a rate from 0 to 1"):
         Outliers("symmetric", **wrong)
+
+
+FROZEN = {
+    "symmetric": "3cba5dca8ddc68c5",
+    "symmetric-inclusive": "23ed9cf5a8e10da1",
+    "pairflip": "a1076418a9f126cc",
+    "asymmetric": "e5e0cd1d0d0cb378",
+    "image-noise": "8d9b96da8a9393c1",
+    "image-swap": "a84898a7982a7383",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_gives_the_outliers_that_it_always_gave(kind):
+    """Else the records of runs with outliers could not be repeated."""
+    result = corrupt(samples(50), Outliers(kind, 0.3, seed=7))
+    content = result.labels.numpy().tobytes() + result.images.numpy().tobytes()
+    assert hashlib.sha256(content).hexdigest().startswith(FROZEN[kind])
+
+
+def test_a_data_set_of_one_sample_can_be_all_outliers():
+    assert corrupt(samples(1), Outliers("symmetric", 1.0)).realised == 1.0
+    assert corrupt(samples(0), Outliers("symmetric", 1.0)).realised == 0.0
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "pairflip"])
+def test_one_class_is_too_few_for_a_kind_that_is_named(kind):
+    with pytest.raises(InvalidArgumentError, match=f"^{kind} outliers need at least 2 classes, got 1"):
+        corrupt(samples(num_classes=1, confused_with={}), Outliers(kind, 0.5))

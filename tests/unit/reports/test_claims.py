@@ -313,3 +313,21 @@ def test_a_cell_of_which_nothing_is_finished_has_no_seeds_to_pair() -> None:
     study = study_in_memory("blocks", as_claimed)
     known = next(iter(study.runs))
     assert paired(study, {known: 1.0, replace(known, arm="another"): -1.0}, "all") == ()
+
+
+def test_studies_of_ones_own_are_judged_by_their_own_claims_each() -> None:
+    studies = [study_in_memory(name, as_claimed, **CUT) for name in ("outliers", "blocks")]
+    own = [replace(study, name=f"my-{study.name}", is_named=False) for study in studies]
+    found = judge([], own)
+    expected = [(claim.name, claim.statement, claim.source) for study in studies for claim in study.claims]
+    assert [(v.claim.name, v.claim.statement, v.claim.source) for v in found] == expected
+    assert len(expected) >= 2
+    assert all(verdict.state == "holds so far" for verdict in found)
+
+
+@pytest.mark.parametrize("words", ["less than 1 point", "more than 2.5 points"])
+def test_a_fall_is_described_by_its_bound(words: str) -> None:
+    study = study_in_memory("outliers", as_claimed, **CUT)
+    conditions = [cell.condition for cell in study.runs]
+    saying = replace(read_saying(f"SGD falls by {words}", ["SGD"], []), conditions=(conditions[0], conditions[-1]))
+    assert [case.label for case in cases_of(study, saying)] == [f"LeNet4: SGD falls by {words}"]

@@ -1,5 +1,6 @@
 """The files of a run in every format there was: whole they are read for ever, cut short or changed they are not."""
 
+import hashlib
 import json
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,8 +11,17 @@ from hypothesis import strategies as st
 
 from bcsc.errors import DamagedRunError
 from bcsc.runs.folder import RunFolder, read_runs, run_folders
-from bcsc.runs.record import origin_from_text, spec_from_text, spec_to_text
+from bcsc.runs.record import (
+    origin_from_text,
+    rows_to_text,
+    spec_from_text,
+    spec_to_text,
+    summarise,
+    summary_from_text,
+    table_to_text,
+)
 from bcsc.runs.spec import RunSpec, spec_to_toml
+from tests.run_folders import plausible_accuracy, rows_of
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "tests" / "fixtures" / "runs"
@@ -126,3 +136,33 @@ def test_what_is_wrong_with_an_origin_is_named(name: str, value: object) -> None
     assert origin_from_text(json.dumps(origin)) == origin
     with pytest.raises(ValueError, match=f"^{name} must be of type"):
         origin_from_text(json.dumps({**origin, name: value}))
+
+
+def test_a_summary_is_all_that_follows_from_the_rows_and_what_it_is_told() -> None:
+    spec = RunSpec(epochs=2)
+    nothing = summarise(spec, [], "running")
+    assert (nothing.gradient_evaluations, nothing.seconds, nothing.test_accuracy, nothing.epochs_done) == (
+        0,
+        0.0,
+        None,
+        0,
+    )
+    rows = rows_of(spec, 2, plausible_accuracy)
+    told = summarise(spec, rows, "diverged", outliers={"count": 3}, message="too fast")
+    assert (told.outliers, told.message, told.state) == ({"count": 3}, "too fast", "diverged")
+    assert told.metrics_sha256 == hashlib.sha256(rows_to_text(rows).encode()).hexdigest()
+    assert (told.gradient_evaluations, told.seconds) == (rows[1].gradient_evaluations, sum(r.seconds for r in rows))
+
+
+@pytest.mark.parametrize("name", ["summary.json", "origin.json"])
+def test_a_table_that_is_read_and_written_again_has_the_same_bytes(name: str) -> None:
+    text = (SAMPLES / "format-3" / name).read_text()
+    assert table_to_text(json.loads(text)) == text
+
+
+def test_messages_name_what_is_wrong_with_a_file() -> None:
+    with pytest.raises(ValueError, match="^it is not a TOML file"):
+        spec_from_text("epochs = [")
+    summary = json.loads((SAMPLES / "format-3" / "summary.json").read_text())
+    with pytest.raises(ValueError, match="^state must be one of running, interrupted, finished, diverged"):
+        summary_from_text(json.dumps({**summary, "state": "done"}))
