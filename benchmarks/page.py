@@ -75,11 +75,13 @@ def machine(record: dict[str, Any], name: str) -> str:
     origin, known = record["origin"], record.get("machine", {})
     processor = f"{known['processor']}, {known['cores']} cores" if known else "a machine that the record does not name"
     numba = f", Numba {known['numba']}" if known.get("numba") else ", without Numba"
+    is_repeated = any(row.get("repeats") for row in record["ratios"])
+    once = "" if is_repeated else " This record is older than the step in one pass, and everything is measured once."
     before, after = (record["load_average"][when][0] for when in ("before", "after"))
     return (
         f"`benchmarks/results/{name}.json`, measured on {processor} ({origin['platform']}), with {origin['threads']} "
         f"threads of torch {origin['torch'].partition('+')[0]}{numba}, on {record['images']}, batch 128. The load "
-        f"average of the machine was {before:.1f} before and {after:.1f} after."
+        f"average of the machine was {before:.1f} before and {after:.1f} after.{once}"
     )
 
 
