@@ -1,4 +1,7 @@
-"""The plans of the paper give, spec by spec, the runs that were planned when its experiments were Python literals."""
+"""The plans of the paper give, spec by spec, the runs that were planned when its experiments were Python literals.
+
+Changed since: AdaGrad and AdaDelta have their own rates (docs/decisions/0004).
+"""
 
 import json
 from dataclasses import astuple
