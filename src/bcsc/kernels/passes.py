@@ -89,11 +89,12 @@ class Pieces:
 
 def run_shared(kernel: Callable[..., Any], addresses: Any, pieces: Pieces, arguments: tuple[Any, ...]) -> None:
     """Let a loop go over all pieces, on as many threads as torch has if there is enough to do."""
-    first, *others = pieces.shares(num_threads := torch.get_num_threads())
+    shares = pieces.shares(num_threads := torch.get_num_threads())
     tasks = [
-        pool(os.getpid(), num_threads).submit(kernel, addresses, pieces.rows, *share, *arguments) for share in others
+        pool(os.getpid(), num_threads).submit(kernel, addresses, pieces.rows, *share, *arguments)
+        for share in shares[1:]
     ]
-    kernel(addresses, pieces.rows, *first, *arguments)
+    kernel(addresses, pieces.rows, *shares[0], *arguments)
     for task in tasks:
         task.result()
 

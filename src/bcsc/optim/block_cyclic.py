@@ -14,7 +14,7 @@ from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_
 from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
 from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
-from bcsc.optim.fast.sgd import step_as_sgd
+from bcsc.optim.fast.one_pass import step_in_one_pass
 from bcsc.optim.masking import Factors, given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
@@ -146,24 +146,23 @@ class BlockCyclic(Optimizer):
         self._drift.before_epoch(self._position)
         self._position.set_epoch(epoch)
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Let the base make one step that moves the active block alone; returns the closure's loss."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = None if closure is None else torch.enable_grad()(closure)()
         self._drift.before_step(self, self._position)
         blocks = self.epoch_blocks()
-        for p in blocks.parameters:
-            refuse_sparse(p.grad)
-        factors = self.factors(blocks)
-        with given_gradients(self._gradients_outside()):
-            if factors is not None or self.exclude or not step_as_sgd(self.base, blocks, self.block, self.mask):
-                conduct = blocks.derived("conduct", self.conduct) if torch.compiler.is_compiling() else self.conduct()
-                masked_step(self.base, blocks, self.block, self.mask, conduct, factors=factors)
+        is_plain = not (self.rescale or self.align or self.exclude)
+        if not is_plain or not step_in_one_pass(self.base, blocks, self.block, self.mask):
+            self._step_generally(blocks)
         self.advance()
         return loss
+
+    @torch.no_grad()
+    def _step_generally(self, blocks: EpochBlocks) -> None:
+        refuse_sparse(p.grad for p in blocks.parameters)
+        with given_gradients(self._gradients_outside()):
+            conduct = blocks.derived("conduct", self.conduct) if torch.compiler.is_compiling() else self.conduct()
+            masked_step(self.base, blocks, self.block, self.mask, conduct, factors=self.factors(blocks))
 
     def advance(self) -> None:
         """Go to the next inner step without making this one."""
@@ -179,6 +178,7 @@ class BlockCyclic(Optimizer):
         return blocks
 
     @_disable_dynamo
+    @torch.no_grad()
     def _draw(self, trainable: list[Tensor], drawn_from: tuple[Any, ...]) -> EpochBlocks:
         seed, epoch, num_blocks, granularity, independent, draw = drawn_from
         shapes, old = [p.shape for p in trainable], self._blocks
@@ -255,7 +255,7 @@ class BlockCyclic(Optimizer):
 
     def _maskable(self) -> list[Tensor]:
         excluded = set(map(id, self.exclude))
-        return [p for p in self._parameters() if id(p) not in excluded]
+        return [p for p in self._parameters() if id(p) not in excluded] if excluded else self._parameters()
 
     def _in_blocks(self) -> list[Tensor]:
         return [p for p in self._maskable() if p.requires_grad]

@@ -9,7 +9,7 @@ operations waits for the device.
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -18,9 +18,9 @@ from torch._compile import _disable_dynamo  # torch.compiler.disable loads the c
 from torch.optim import Optimizer
 
 from bcsc.choices import Mask
-from bcsc.optim.bases.conduct import Conduct, initial_state, per_element_state, start_fused_momenta
+from bcsc.optim.bases.conduct import Conduct, initial_state, momenta_apart, per_element_state, without_momentum
+from bcsc.optim.fast.one_pass import is_watched
 from bcsc.optim.fast.outside import merge
-from bcsc.optim.fast.sgd import is_watched
 from bcsc.optim.partition import EpochBlocks, FlatMemory, Place, local, with_part
 
 Factors = float | Sequence[Tensor] | None  # by what moves are multiplied; tensors: for each parameter with a gradient
@@ -191,10 +191,11 @@ def gradients_to_give(active: ActiveBlock, conduct: Conduct) -> list[tuple[Tenso
 
 def step_base(base: Optimizer) -> None:
     """The base's own step; in a compiled one without what torch puts around it, which breaks the graph."""
-    if torch.compiler.is_compiling() and not is_watched(base):
-        inspect.unwrap(type(base).step)(base)
-    else:
-        base.step()
+    with momenta_apart(base) if without_momentum(base) else nullcontext():
+        if torch.compiler.is_compiling() and not is_watched(base):
+            inspect.unwrap(type(base).step)(base)
+        else:
+            base.step()
 
 
 def step_unmasked(base: Optimizer, active: ActiveBlock, conduct: Conduct) -> None:
@@ -274,7 +275,6 @@ def masked_step(
     Factors go with ``mask="update"``.
     """
     active = ActiveBlock(blocks, block, factors)
-    start_fused_momenta(base)
     if factors is None and all(map(active.has_all_of, active.parameters)):
         step_unmasked(base, active, conduct)
     else:

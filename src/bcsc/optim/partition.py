@@ -8,6 +8,7 @@ in one byte per scalar for up to 256 blocks.
 import heapq
 import math
 from collections.abc import Callable, Hashable, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -183,6 +184,7 @@ class EpochBlocks:
     Attributes:
         drawn_from: what the labels are a function of, beside the shapes.
         parameters: the trainable ones.
+        number_of: the place of each of them, by its id.
         labels: for each parameter the labels of the scalars that are here, in their shape and memory layout.
         present: for each parameter the blocks that it has scalars of, here or elsewhere.
         memories: flat memory for the parameters of each device and type. The labels are in it, under ``"labels"``.
@@ -202,6 +204,7 @@ class EpochBlocks:
     ) -> None:
         self.drawn_from = drawn_from
         self.parameters = list(parameters)
+        self.number_of = {id(p): number for number, p in enumerate(self.parameters)}
         self.present = [blocks_among(own) for own in labels] if present is None else list(present)
         self.label_dtype = labels[0].dtype
         self.memories: list[FlatMemory] = memories_for(self.parameters) if like is None else like.memories
@@ -213,9 +216,7 @@ class EpochBlocks:
 
     def is_over(self, parameters: Sequence[Tensor]) -> bool:
         """Whether these are the parameters, in their order."""
-        return len(parameters) == len(self.parameters) and all(
-            own is other for own, other in zip(self.parameters, parameters, strict=True)
-        )
+        return len(parameters) == len(self.parameters) and all(map(is_, self.parameters, parameters))
 
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
         """What ``make`` returns, made once an epoch."""

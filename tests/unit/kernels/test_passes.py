@@ -116,7 +116,7 @@ STEP_AND_FORK = """
 import os, sys, torch
 from torch import nn
 import bcsc
-from bcsc.optim.fast import sgd
+from bcsc.optim.fast import one_pass
 
 def step(mask):
     torch.set_num_threads(1)  # what torch itself has shared between threads does not survive a fork
@@ -126,7 +126,7 @@ def step(mask):
     p.grad = torch.ones_like(p)
     optimizer.step()
     torch.set_num_threads(2)
-    assert sgd.step_as_sgd(base, optimizer.epoch_blocks(), 1, mask)
+    assert one_pass.step_in_one_pass(base, optimizer.epoch_blocks(), 1, mask)
     torch.set_num_threads(1)
     print(float(p.detach().double().sum()), flush=True)
 

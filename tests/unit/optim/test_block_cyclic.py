@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import pickle
 import subprocess
 import sys
@@ -525,3 +526,23 @@ def test_importing_the_method_loads_nothing_but_torch_and_what_the_method_needs(
     assert packages == {"bcsc"}
     assert {"optim", "errors"} < ours
     assert not ours & {"cli", "reports", "experiments", "runs", "training", "distributed", "data", "models"}
+
+
+def test_units_that_are_drawn_by_themselves_are_drawn_anew_for_every_step() -> None:
+    p = nn.Parameter(torch.zeros(200))
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=1.0), 2, order="bernoulli")
+    moved = []
+    for _ in range(6):
+        p.grad, before = torch.ones(200), p.detach().clone()
+        optimizer.step()
+        moved.append(p.detach() != before)
+    for one, other in itertools.combinations(moved, 2):  # neither alike nor one the rest of the other
+        assert 0 < (one == other).sum() < 200
+
+
+def test_blocks_bring_what_a_compiled_step_needs_to_know_of_the_base() -> None:
+    def look() -> None:
+        raise AssertionError("a compiled step cannot look for itself")
+
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD([nn.Parameter(torch.zeros(8))], lr=1.0), 2)
+    assert optimizer.epoch_blocks().derived("conduct", look) == optimizer.conduct()

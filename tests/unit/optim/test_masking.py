@@ -188,11 +188,12 @@ def test_hooks_and_schedulers_on_the_base_see_its_steps() -> None:
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_fused_sgd_steps_as_the_plain_one_does_where_a_tensor_gets_its_first_gradient_late(mask: str) -> None:
+@pytest.mark.parametrize("more", [{}, {"dampening": 0.25}, {"nesterov": True}], ids=str)
+def test_fused_sgd_steps_as_the_plain_one_does_where_a_tensor_gets_its_first_gradient_late(mask: str, more) -> None:
     ends = []
     for fused in (False, True):
         early, late = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(4))
-        base = torch.optim.SGD([early, late], lr=0.125, momentum=0.5, fused=fused)
+        base = torch.optim.SGD([early, late], lr=0.125, momentum=0.5, fused=fused, **more)
         optimizer = bcsc.BlockCyclic(base, num_blocks=2, mask=mask)
         for step in range(6):
             early.grad = torch.full_like(early, step)

@@ -129,3 +129,12 @@ def test_more_blocks_than_units_are_refused_with_the_number_that_fits() -> None:
         draw_blocks([[2, 3]], 3, granularity="row", seed=0, epoch=0)
     with pytest.raises(InvalidArgumentError, match="no trainable parameters"):
         draw_blocks([[0, 3]], 1, granularity="tensor", seed=0, epoch=0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((), ()), ((5,), (5,)), ((5, 1), (5, 1)), ((5, 2, 3), (5, 1, 1)), ((0, 3), (0, 1))]
+)
+def test_a_row_is_a_slice_along_the_first_dimension_of_a_vector_too(shape: tuple, rows: tuple) -> None:
+    assert unit_shape(shape, "row") == rows
+    assert unit_shape(shape, "element") == shape
+    assert unit_shape(shape, "tensor") == (1,) * len(shape)

@@ -3,8 +3,9 @@
 Nobody's word is taken for it: a twin of the base makes a few steps, and what it does is seen.
 """
 
-from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -127,16 +128,33 @@ def initial_state(base: Optimizer, parameters: Iterable[Tensor]) -> dict[Tensor,
     return {p: per_element_state(twin, stand_in) for p, stand_in in stand_ins.items()}
 
 
-def start_fused_momenta(base: Optimizer) -> None:
-    """Give tensors without a momentum a zero one where others of their group have one: fused SGD fails on a mixture.
+def without_momentum(base: Optimizer) -> list[tuple[dict[str, Any], list[Tensor]]]:
+    """The groups of fused SGD in which some tensors to be stepped have a momentum and some have none: these.
 
     They may have sat out the first step, or have had no gradient so far.
     """
-    if not isinstance(base, SGD):
-        return
-    for group in base.param_groups:
+    found = []
+    for group in base.param_groups if isinstance(base, SGD) else ():
         if group["fused"] and group["momentum"]:
             stepped = [p for p in group["params"] if p.grad is not None]
             missing = [p for p in stepped if base.state.get(p, {}).get("momentum_buffer") is None]
-            for p in missing if len(missing) < len(stepped) else ():
-                base.state[p]["momentum_buffer"] = torch.zeros_like(p)
+            if 0 < len(missing) < len(stepped):
+                found.append((group, missing))
+    return found
+
+
+@contextmanager
+def momenta_apart(base: Optimizer) -> Iterator[None]:
+    """Let fused SGD begin its late momenta as it begins all others, in a group apart: it fails on a mixture."""
+    num_groups = len(base.param_groups)
+    changed = [(group, group["params"], missing) for group, missing in without_momentum(base)]
+    try:
+        for group, parameters, missing in changed:
+            late = set(map(id, missing))
+            group["params"] = [p for p in parameters if id(p) not in late]
+            base.param_groups.append({**group, "params": missing})
+        yield
+    finally:
+        del base.param_groups[num_groups:]
+        for group, parameters, _ in changed:
+            group["params"] = parameters

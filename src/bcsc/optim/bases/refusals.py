@@ -47,13 +47,14 @@ def refuse_differentiable(base: Optimizer, groups: list[dict[str, Any]]) -> None
         )
 
 
-def refuse_sparse(gradient: Tensor | None) -> None:
-    """Refuse a gradient that has no value for every scalar."""
-    if gradient is not None and gradient.layout != torch.strided:
-        raise UnsupportedOptimizerError(
-            f"BlockCyclic needs dense gradients, got one of layout {gradient.layout} for a parameter of shape "
-            f"{tuple(gradient.shape)}. Build the layer without sparse=True, or call to_dense() on its gradient."
-        )
+def refuse_sparse(gradients: Iterable[Tensor | None]) -> None:
+    """Refuse gradients that have no value for every scalar."""
+    for gradient in gradients:
+        if gradient is not None and gradient.layout != torch.strided:
+            raise UnsupportedOptimizerError(
+                f"BlockCyclic needs dense gradients, got one of layout {gradient.layout} for a parameter of shape "
+                f"{tuple(gradient.shape)}. Build the layer without sparse=True, or call to_dense() on its gradient."
+            )
 
 
 def reason_seen(base: Optimizer, mask: Mask) -> str | None:

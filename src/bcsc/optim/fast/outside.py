@@ -34,18 +34,18 @@ def merge(
     alike: dict[torch.dtype, list[tuple[int, Tensor, Tensor]]] = {}
     for number, target, source in zip(numbers, *pairs, strict=True):
         alike.setdefault(target.dtype, []).append((number, target, source))
-    todo: list[tuple[Layout, tuple[Tensor, ...], tuple[Tensor, ...]]] = []
+    todo: list[tuple[Layout, Any, tuple[Tensor, ...]]] = []
     for dtype, some in alike.items():
         own_numbers, targets, sources = zip(*some, strict=True)
         layout = layout_of(blocks, own_numbers, dtype)
-        if not is_exact(dtype.itemsize, blocks.label_dtype, zeros_outside) or not (
-            layout.fits(targets) and layout.fits(sources)
-        ):
+        is_known = is_exact(dtype.itemsize, blocks.label_dtype, zeros_outside)
+        addresses = layout.addresses(targets, sources) if is_known else None
+        if addresses is None:
             return False
-        todo.append((layout, targets, sources))
-    for layout, targets, sources in todo:
+        todo.append((layout, addresses, targets))
+    for layout, addresses, targets in todo:
         kernel, arguments = merge_call(layout.dtype.itemsize, blocks.label_dtype, block, zeros_outside)
-        run_shared(kernel, layout.addresses(targets, sources), layout.pieces, arguments)
+        run_shared(kernel, addresses, layout.pieces, arguments)
         increment_version(targets)
     return True
 

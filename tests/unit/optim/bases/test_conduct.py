@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import bcsc
-from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
+from bcsc.optim.bases.conduct import Conduct, observed_conduct, per_element_state, settings_of
 
 
 def parameters() -> list[nn.Parameter]:
@@ -139,3 +139,40 @@ def test_schedule_free_bases_start_from_the_parameters_and_count_their_own_steps
             assert torch.equal(base.state[p]["z"][~here], z[~here])
         assert all((p.grad == step).all() for p in tensors)
     assert all((base.state[p]["z"] != start).any() for p, start in zip(tensors, parameters(), strict=True))
+
+
+def test_state_is_by_element_if_it_has_the_parameters_shape_and_is_not_known_otherwise() -> None:
+    base = torch.optim.Adam(parameters())
+    matrix, vector = base.param_groups[0]["params"]
+    for p in (matrix, vector):
+        p.grad = torch.ones_like(p)
+    base.step()
+    assert per_element_state(base, matrix).keys() == {"exp_avg", "exp_avg_sq"}
+    but_for = frozenset({("exp_avg", 2), ("exp_avg_sq", 1)})
+    assert per_element_state(base, matrix, but_for).keys() == {"exp_avg_sq"}
+    assert per_element_state(base, vector, but_for).keys() == {"exp_avg"}
+
+
+def test_state_that_starts_as_the_parameter_in_fewer_digits_is_found() -> None:
+    class Copying(torch.optim.SGD):
+        def step(self, closure=None):
+            for p in self.param_groups[0]["params"]:
+                self.state[p].setdefault("start", p.detach().bfloat16())
+            super().step()
+
+    assert observed_conduct(Copying(parameters(), lr=0.1)).starts_as_parameter == {"start"}
+
+
+def test_a_base_that_is_spread_over_processes_is_not_tried_but_expected_to_do_the_worst() -> None:
+    steps = []
+
+    class Spread(torch.optim.SGD):
+        def step(self, closure=None):
+            steps.append("a message that nobody waits for")
+
+    observed_conduct(Spread(parameters(), lr=0.1))
+    assert steps
+    steps.clear()
+    Spread.__module__ = "torch.distributed.optim.some_optimizer"
+    assert observed_conduct(Spread(parameters(), lr=0.1)) == Conduct()
+    assert not steps

@@ -57,6 +57,12 @@ class WrapsItsState(Stepper):
         p.sub_(momenta[0].mul_(0.9).add_(p.grad))
 
 
+class WrapsItsStateInATable(Stepper):
+    def own_step(self, p: Tensor) -> None:
+        momenta = self.state[p].setdefault("momenta", {"slow": torch.zeros_like(p)})
+        p.sub_(momenta["slow"].mul_(0.9).add_(p.grad))
+
+
 class Fails(Stepper):
     def own_step(self, p: Tensor) -> None:
         raise RuntimeError("not\ntoday")
@@ -103,6 +109,7 @@ class HasAnOptimizerInside(Optimizer):
         (HidesItsState, ["all"], "it keeps state that is not in optimizer.state"),
         (HasAnOptimizerInside, ["all"], "it keeps state that is not in optimizer.state"),
         (WrapsItsState, ["all"], "it keeps state by element in lists"),
+        (WrapsItsStateInATable, ["all"], "it keeps state by element in lists"),
         (Fails, ["all"], r"a trial of it fails \(RuntimeError: not today\)"),
         (HasNoStep, MASKS, "it has no step"),
         (MovesTheIdle, ["all"], "it moves tensors that have no gradient"),
@@ -113,7 +120,8 @@ def test_a_base_is_refused_for_what_it_does_under_the_masks_that_it_matters_to(k
     for mask in MASKS:
         base = kind(parameters())
         if mask in masks:
-            with pytest.raises(UnsupportedOptimizerError, match=f"^{kind.__name__} cannot be the base.*: .*{reason}"):
+            says = f"^{kind.__name__} cannot be the base of BlockCyclic: (what .*)?{reason}"
+            with pytest.raises(UnsupportedOptimizerError, match=says):
                 bcsc.BlockCyclic(base, 2, mask=mask)
         else:
             bcsc.BlockCyclic(base, 2, mask=mask)
@@ -128,6 +136,19 @@ def test_an_optimizer_without_groups_is_none() -> None:
         UnsupportedOptimizerError, match="^Empty cannot .*: it has no param_groups. Take the optimizer inside it.$"
     ):
         bcsc.BlockCyclic(Empty(), 2)
+
+
+def test_a_base_that_is_spread_over_processes_is_refused_under_all_alone_and_not_tried() -> None:
+    class Spread(Stepper):
+        __module__ = "torch.distributed.optim.some_optimizer"
+
+        def own_step(self, p: Tensor) -> None:
+            raise AssertionError("others would have to step, too")
+
+    for mask in ("update", "gradient"):
+        bcsc.BlockCyclic(Spread(parameters()), 2, mask=mask)
+    with pytest.raises(UnsupportedOptimizerError, match="^Spread cannot be the base.*: its state is not in"):
+        bcsc.BlockCyclic(Spread(parameters()), 2, mask="all")
 
 
 @pytest.fixture

@@ -151,3 +151,11 @@ def test_what_is_shared_in_an_optimizer_stays_shared_in_its_twin() -> None:
     assert twin.inside is not base.inside
     assert twin.param_groups is twin.inside.param_groups
     assert [id(p) for p in twin.known] == [id(stand_ins[id(p)]) for p in tensors]
+
+
+def test_parameters_without_numbers_are_tried_with_some() -> None:
+    base = torch.optim.Adam([nn.Parameter(torch.ones(4, 3, device="meta"))])
+    trial = Trials(base).new()
+    trial.step(scale=1.0)
+    assert [p.device.type for p in trial.stand_ins] == ["cpu"]
+    assert all(p.isfinite().all() for p in trial.stand_ins)
