@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -9,7 +10,15 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
 from bcsc.data.dataset import load
-from bcsc.data.feeding import IMAGES_AT_ONCE, Feeder, Step, evaluation_feeder, groups_of_images, training_feeder
+from bcsc.data.feeding import (
+    IMAGES_AT_ONCE,
+    IMAGES_FED_AT_ONCE,
+    Feeder,
+    Step,
+    evaluation_feeder,
+    groups_of_images,
+    training_feeder,
+)
 from bcsc.data.transforms import NUM_AUGMENTATIONS
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
@@ -259,7 +268,24 @@ def test_batches_that_overwrite_each_other_are_the_same():
         assert torch.equal(labels, own_labels)
         places.append(images.data_ptr())
     assert places[2] == places[3]
-    assert places[6] == places[7]
+    assert places[6] < places[7]  # made at once
+
+
+@pytest.mark.parametrize("size", [IMAGES_FED_AT_ONCE // 4, IMAGES_FED_AT_ONCE // 3, 2 * IMAGES_FED_AT_ONCE])
+def test_batches_take_turns_in_the_memory_of_a_few(size):
+    at_once = max(1, IMAGES_FED_AT_ONCE // size)
+    steps = [Step(i, torch.arange(size) % 20) for i in range(3 * at_once)]
+    batches = feeder().batches(0, steps, overwrite=True)
+    places = [(images.data_ptr(), images.nbytes) for images, _ in batches]
+    assert places == places[:at_once] * 3
+    assert all(here + size_in_bytes == there for (here, size_in_bytes), (there, _) in pairwise(places[:at_once]))
+
+
+def test_batches_that_do_not_overwrite_each_other_have_memory_of_their_own():
+    steps = [Step(i, torch.arange(8)) for i in range(6)]
+    kept = [images for images, _ in feeder().batches(0, steps)]
+    assert len({images.data_ptr() for images in kept}) == len(kept)
+    assert all(images.untyped_storage().nbytes() == images.nbytes for images in kept)
 
 
 def test_steps_are_grouped_in_order_up_to_the_number_of_images():
