@@ -8,6 +8,7 @@ makes a step without state, which shows the names, shapes and types, and then on
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import torch
@@ -35,6 +36,7 @@ def check_base_state(base: Optimizer, saved: Mapping[str, Any]) -> None:
             not_this_optimizers(f"it has state of a parameter {in_short(key)}, there are {len(parameters)} from 0 on")
     for number, (p, group) in enumerate(parameters):
         check_entries(base, p, group, entries.get(number, {}), f"parameter {number}")
+    refuse_shared_memory(entries, groups)
 
 
 def num_stateful(state_dict: Mapping[str, Any]) -> int:
@@ -202,6 +204,26 @@ def is_safe(value: Any) -> bool:
             return value.numel() == 0
         room *= length
     return True
+
+
+def refuse_shared_memory(entries: Mapping[Any, Any], groups: Groups) -> None:
+    """Refuse tensors of which a step with one would change another; only groups may share, such as a rate."""
+    options = [group[name] for group in groups for name in group if name != "params"]
+    spans = sorted([*spans_in(list(entries.values())), *set(spans_in(options))])
+    for (_, end), (start, _) in pairwise(spans):
+        if start < end:
+            not_this_optimizers("two of its tensors share memory, so that a step with one would change the other")
+
+
+def spans_in(value: Any) -> Iterator[tuple[int, int]]:
+    """From where to where the tensors in it are in memory, without those that keep house by themselves."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from spans_in(item)
+    elif isinstance(value, Tensor) and type(value) in (Tensor, nn.Parameter) and value.nbytes:
+        yield value.data_ptr(), value.data_ptr() + value.nbytes
 
 
 def describe(value: Any) -> str:

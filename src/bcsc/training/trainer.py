@@ -142,7 +142,7 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.model.load_state_dict(saved.model)
         self.rows, self._rank_states = saved.rows, saved.rank_states
-        self._losses = list(saved.losses.to(self.plan.device))
+        self._losses = list(saved.losses.to(self.plan.device, copy=True))  # whatever it shares its memory with
         self._num_looked_at = len(self._losses)
         self._began = time.perf_counter() - saved.seconds
 

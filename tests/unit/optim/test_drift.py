@@ -1,5 +1,6 @@
 """A loop that lets blocks and batches drift apart is warned of, once; one that does not is not."""
 
+import copy
 import warnings
 from itertools import islice
 
@@ -125,17 +126,18 @@ def test_accumulation_that_the_sampler_knows_nothing_of_is_warned_of() -> None:
         assert "RankSampler" in message
 
 
+@pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("loaded", ["optimizer", "sampler"])
-def test_a_resumption_of_one_of_the_two_is_warned_of(loaded: str) -> None:
+def test_a_resumption_of_one_of_the_two_is_warned_of(loaded: str, steps: int) -> None:
     optimizer, batches = build_optimizer(), build_sampler()
-    assert train(optimizer, batches, optimizer, batches, epochs=range(1), limit=4) == []
+    assert train(optimizer, batches, optimizer, batches, epochs=range(1), limit=steps) == []
     resumed, again = build_optimizer(), build_sampler()
     if loaded == "optimizer":
         resumed.load_state_dict(optimizer.state_dict())
     else:
         again.load_state_dict(batches.state_dict())
     (message,) = train(resumed, again, resumed, again)
-    step, start = (4, 0) if loaded == "optimizer" else (0, 4)
+    step, start = (steps, 0) if loaded == "optimizer" else (0, steps)
     assert message.startswith(f"The optimizer is at step {step} of epoch 0, the sampler has begun it at batch {start}.")
 
 
@@ -146,3 +148,10 @@ def test_a_sampler_of_another_number_of_blocks_or_of_earlier_says_nothing() -> N
     optimizer.step()
     batches.set_epoch(5)
     assert train(optimizer, [None] * 20, optimizer) == []
+
+
+def test_a_copy_goes_on_from_the_middle_of_an_epoch_and_is_not_warned_of() -> None:
+    optimizer, batches = build_optimizer(), build_sampler()
+    assert train(optimizer, batches, optimizer, batches, epochs=range(1), limit=4) == []
+    twin, again = copy.deepcopy(optimizer), build_sampler()
+    assert train(twin, again, twin, again, epochs=range(1, 3)) == []

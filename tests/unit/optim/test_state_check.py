@@ -14,7 +14,7 @@ from torch.optim import SGD, Adadelta, Adafactor, Adam, Optimizer, lr_scheduler
 
 import bcsc
 from bcsc.errors import BcscError, StateMismatchError
-from bcsc.optim.state_check import is_safe
+from bcsc.optim.state_check import fits_option, is_count, is_safe
 from tests.hostile import VALUES, changed, places
 
 BASES: dict[str, Callable[[Any], Optimizer]] = {
@@ -261,6 +261,19 @@ def test_a_base_that_steps_by_another_moves_nothing_when_a_state_is_loaded() -> 
     assert parameter.tolist() == [1.0] * 4
 
 
+@pytest.mark.parametrize("count", [0, 0.0, torch.tensor(0), torch.tensor([0.0]), 1, 7.0, torch.tensor(7.0)])
+def test_whole_numbers_from_zero_on_are_counts_and_others_are_not(count: Any) -> None:
+    assert is_count(count)
+    assert not is_count(-1 - count)
+    assert not is_count(count + 0.5)
+
+
+@pytest.mark.parametrize("own", [{}, torch.float32, Adam, b"bytes"])
+def test_an_option_of_a_kind_that_nobody_knows_is_replaced_by_one_of_its_kind_only(own: Any) -> None:
+    assert fits_option("option", copy.deepcopy(own), own)
+    assert not any(fits_option("option", other, own) for other in (None, 1, "text", [], set()))
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1, 1), (2, 3, 4, 5)])
 def test_what_torch_lays_out_is_safe(shape: tuple[int, ...]) -> None:
     tensor = torch.zeros(shape)
@@ -269,6 +282,49 @@ def test_what_torch_lays_out_is_safe(shape: tuple[int, ...]) -> None:
         assert is_safe(tensor.to(memory_format=torch.channels_last))
         assert not is_safe(tensor[:, ::2])
         assert not is_safe([{"a": tensor[:, :1].expand(shape)}])
+
+
+def overlapping(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Two tensors with these shapes, of which the last number of one is the first of the other."""
+    memory = torch.zeros(x.numel() + y.numel() - 1, dtype=x.dtype)
+    return memory[: x.numel()].view(x.shape), memory[x.numel() - 1 :].view(y.shape)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("base", ["fused SGD", "SGD", "Adam", "Adadelta"])
+def test_tensors_that_share_memory_are_refused(base: str, turned: bool) -> None:
+    optimizer = stepped(BASES[base])
+    state = copy.deepcopy(optimizer.state_dict())
+    name = next(name for name in state["state"][0] if name != "step")
+    places = [state["state"][number] for number in ((3, 0) if turned else (0, 3))]
+    for place, tensor in zip(places, overlapping(*(place[name] for place in places)), strict=True):
+        place[name] = tensor
+    assert_refused(optimizer, state, "share memory")
+
+
+def test_two_entries_of_one_parameter_and_an_entry_and_a_rate_share_no_memory_either() -> None:
+    optimizer = stepped(BASES["Adam"])
+    state = copy.deepcopy(optimizer.state_dict())
+    state["state"][1]["exp_avg"] = state["state"][1]["exp_avg_sq"]
+    assert_refused(optimizer, state, "share memory")
+    optimizer = stepped(lambda p: Adam(p, lr=torch.tensor(0.1)))
+    state = copy.deepcopy(optimizer.state_dict())
+    state["state"][1]["step"] = state["param_groups"][0]["lr"].fill_(3.0)
+    assert_refused(optimizer, state, "share memory")
+
+
+def test_tensors_side_by_side_in_memory_and_a_rate_of_several_groups_are_loaded() -> None:
+    rate = torch.tensor(0.1)
+    optimizer = stepped(lambda p: SGD([{"params": [x]} for x in p], lr=rate, momentum=0.9))
+    state = copy.deepcopy(optimizer.state_dict())
+    saved = [entry["momentum_buffer"] for entry in state["state"].values()]
+    memory = torch.cat([tensor.flatten() for tensor in saved])
+    for entry, part in zip(state["state"].values(), memory.split([x.numel() for x in saved]), strict=True):
+        entry["momentum_buffer"] = part.view(entry["momentum_buffer"].shape)
+    assert state["param_groups"][0]["lr"] is state["param_groups"][1]["lr"]
+    optimizer.load_state_dict(state)
+    for entry, tensor in zip(optimizer.state.values(), saved, strict=True):
+        assert torch.equal(entry["momentum_buffer"], tensor)
 
 
 def test_the_message_names_what_was_expected() -> None:

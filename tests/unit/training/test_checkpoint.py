@@ -158,6 +158,12 @@ def put(*path: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def one_memory(entries: dict[int, dict[str, Tensor]]) -> None:
+    """Let the second momentum lie inside the first."""
+    first, second = (entries[number]["momentum_buffer"] for number in (0, 1))
+    entries[1]["momentum_buffer"] = first.flatten()[: second.numel()].view(second.shape)
+
+
 RANDOM = torch.Generator().get_state()
 CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     **{f"no {name}": lambda state, name=name: state.pop(name) for name in Trainer.state_dict(built())},
@@ -199,6 +205,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no position": put("optimizer", "block_cyclic", None),
     "another momentum": lambda state: state["optimizer"]["param_groups"][0].update(momentum=0.8),
     "another rate": lambda state: state["optimizer"]["param_groups"][0].update(lr=0.7),
+    "another momentum in the same memory": lambda state: one_memory(state["optimizer"]["state"]),
     "no optimizer": put("optimizer", None),
     "no network": put("model", None),
     "a network of other names": put("model", {"weight": torch.ones(2)}),

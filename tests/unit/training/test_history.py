@@ -9,7 +9,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import bcsc
-from bcsc.training.history import EpochRow, accuracy_summary, duration, per_second
+from bcsc.errors import InvalidArgumentError
+from bcsc.training.history import EpochRow, accuracy_summary, duration, per_second, row_of
 
 
 def rows(accuracies: list[float]) -> list[EpochRow]:
@@ -71,3 +72,15 @@ def test_halves_are_of_the_planned_epochs_and_the_middle_one_belongs_to_the_firs
 )
 def test_a_duration_is_in_units_of_its_size(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_row_is_read_as_it_was_written_and_a_whole_number_will_do_for_any() -> None:
+    (row,) = rows([62.5])
+    assert row_of({**row._asdict(), "added by a later version": "text"}) == row
+    whole = row_of(dict.fromkeys(EpochRow._fields, 3))
+    assert whole == EpochRow(*[3] * len(EpochRow._fields))
+    assert [type(value) for value in whole] == [type(value) for value in row]
+    for name, value in row._asdict().items():
+        for wrong in (None, "3", True, 10**400, *([3.0] if type(value) is int else [])):
+            with pytest.raises(InvalidArgumentError, match=f"{name} must be a "):
+                row_of({**row._asdict(), name: wrong})

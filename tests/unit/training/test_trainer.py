@@ -1,5 +1,6 @@
 """The trainer does what a plain loop over the method's optimizer and sampler does, counts it, and stops in time."""
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -277,6 +278,21 @@ def interrupted_after(num_questions: int, trainer: Trainer) -> dict:
     with pytest.raises(Interrupted, match=r"Stopped in epoch \d after \d+ inner steps; all of it is saved"):
         trainer.run(lambda: saved.append(trainer.state_dict()), lambda: next(answers), Watcher())
     return saved[-1]
+
+
+def test_losses_in_the_memory_of_a_momentum_are_not_changed_by_steps() -> None:
+    state = interrupted_after(13, built(model=with_dropout()))
+    momentum = state["optimizer"]["state"][0]["momentum_buffer"]
+    apart = {**state, "losses": momentum.flatten()[: len(state["losses"])].clone()}
+    shared = {**copy.deepcopy(state), "losses": None}
+    memory = shared["optimizer"]["state"][0]["momentum_buffer"].flatten()
+    shared["losses"] = memory[: len(state["losses"])]
+    ends = []
+    for saved in (apart, shared):
+        trainer = built(model=with_dropout())
+        trainer.load_state_dict(saved)
+        ends.append([row[:7] for row in trained(trainer).rows])
+    assert ends[0] == ends[1]
 
 
 @settings(max_examples=30)
