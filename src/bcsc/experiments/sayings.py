@@ -49,6 +49,8 @@ def read_saying(sentence: object, arms: Collection[str], periods: Collection[Per
         return Saying(kind="rises", arms=risers, periods=some)
     for over in re.finditer(" over ", text):
         better, others = _arms_in(text[: over.start()], arms), _arms_in(text[over.end() :], arms)
+        if both := set(better) & set(others):
+            raise InvalidArgumentError(f"A claim compares different arms, got {min(both)!r} over itself.")
         if better and others:
             return Saying(kind="over", arms=better, others=others, periods=tuple(periods) or ("all", "final"))
     raise InvalidArgumentError(

@@ -4,7 +4,7 @@ What a claim says is broken into cases. A case is one number per seed that the c
 bound: the gain of one arm over another, say, lies above zero. The mean over the seeds and its 95 % confidence interval
 (Student's t, the seeds paired) decide: the whole interval on the claimed side and the case holds, on the other side and
 it does not, else it is not decided. One seed has no interval, so it decides nothing, and neither does an arm that
-guesses. What was found in a part of the experiments holds, or does not hold, so far.
+guesses, or that diverged at a seed. What was found in a part of the experiments holds, or does not hold, so far.
 """
 
 import math
@@ -36,7 +36,7 @@ class Case:
     caveat: str
     side: Side = "above"
     bound: float = 0.0
-    at_chance: tuple[str, ...] = ()  # arms that are no better than guessing, in words
+    undecidable: tuple[str, ...] = ()  # arms that guess, or that diverged at a seed, in words
     cells: tuple[Cell, ...] = ()  # whose runs the numbers are from
 
     @property
@@ -54,7 +54,7 @@ class Case:
 
     @property
     def state(self) -> CaseState:
-        if self.at_chance or math.isinf(self.margin):
+        if self.undecidable or math.isinf(self.margin):
             return "not decided"
         excess = fmean(self.values) - self.bound
         if self.side == "below":
@@ -63,13 +63,13 @@ class Case:
 
     @property
     def numbers(self) -> str:
-        """The mean, its interval and the number of seeds, as text, and who guesses."""
+        """The mean, its interval and the number of seeds, as text, and who guesses or diverged."""
         if not self.values:
-            return "no finished runs"
+            return "; ".join(["no finished runs", *self.undecidable])
         interval = "" if math.isinf(self.margin) else f" ± {self.margin:.2f}"
         seeds = len(self.values)
         gain = f"{fmean(self.values):+.2f}{interval} ({seeds} seed{'s' if seeds > 1 else ''})"
-        return "; ".join([gain, *self.at_chance])
+        return "; ".join([gain, *self.undecidable])
 
 
 @dataclass(frozen=True)
@@ -220,8 +220,8 @@ def case_of(
     study: Study, label: str, weights: Mapping[Cell, float], period: Period, *, side: Side = "above", bound: float = 0.0
 ) -> Case:
     """The case that a weighted sum of accuracies lies on a side of a bound."""
-    guessing = tuple(words for cell in weights if (words := at_chance(study, cell, period)))
-    return Case(label, paired(study, weights, period), study.caveat, side, bound, guessing, tuple(weights))
+    found = [words for cell in weights for words in (at_chance(study, cell, period), diverged(study, cell)) if words]
+    return Case(label, paired(study, weights, period), study.caveat, side, bound, tuple(found), tuple(weights))
 
 
 def at_chance(study: Study, cell: Cell, period: Period) -> str:
@@ -234,6 +234,13 @@ def at_chance(study: Study, cell: Cell, period: Period) -> str:
     if accuracy - chance >= GUESSING * (100 - chance):
         return ""
     return f"{cell.arm} is at chance level: {accuracy:.2f} % with {num_classes} classes"
+
+
+def diverged(study: Study, cell: Cell) -> str:
+    """In words, at how many seeds a cell diverged: the seeds that are left would flatter it; empty if at none."""
+    runs = study.runs.get(cell, ())
+    number = sum(run.summary.state == "diverged" for run in runs)
+    return f"{cell.arm} diverged at {number} of {len(runs)} seeds" if number else ""
 
 
 def paired(study: Study, weights: Mapping[Cell, float], period: Period) -> tuple[float, ...]:

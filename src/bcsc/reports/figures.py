@@ -53,16 +53,22 @@ WITHOUT_DATE: Mapping[str, dict[str, None]] = {
 
 
 def write_figures(
-    study: Study, name: str, folder: Path, suffixes: Sequence[str], titles: Sequence[str] = TITLES
+    study: Study,
+    name: str,
+    folder: Path,
+    suffixes: Sequence[str],
+    titles: Sequence[str] = TITLES,
+    *,
+    axes: Sequence[Axis] = tuple(AXES),
 ) -> list[Path]:
-    """The learning curves of a study against every axis, and its arms side by side, as NAME-TITLE.SUFFIX."""
+    """The learning curves of a study against the axes, and its arms side by side, as NAME-TITLE.SUFFIX."""
     import matplotlib.style
 
     curves = {cell: found for cell, runs in study.runs.items() if (found := curves_of(runs)) is not None}
     written = []
     with matplotlib.style.context("default"), matplotlib.rc_context({"svg.hashsalt": study.name}):
         for title in titles if curves else ():
-            figure = draw(title, study, curves)
+            figure = draw(title, study, curves, axes)
             for suffix in suffixes:
                 content = io.BytesIO()
                 figure.savefig(content, format=suffix, dpi=150, metadata=WITHOUT_DATE[suffix])
@@ -71,24 +77,24 @@ def write_figures(
     return written
 
 
-def draw(title: str, study: Study, curves: Mapping[Cell, Curves]) -> "Figure":
+def draw(title: str, study: Study, curves: Mapping[Cell, Curves], axes: Sequence[Axis]) -> "Figure":
     """The figure of that title."""
     if title == ACCURACIES:
-        return draw_accuracies(study, curves)
+        return draw_accuracies(study, curves, axes)
     return draw_arms(study, curves, next(axis for axis in AXES if axis.replace("_", "-") == title))
 
 
-def draw_accuracies(study: Study, curves: Mapping[Cell, Curves]) -> "Figure":
+def draw_accuracies(study: Study, curves: Mapping[Cell, Curves], axes: Sequence[Axis] = tuple(AXES)) -> "Figure":
     """A row per network and condition: the test accuracy of all arms, against each of the axes."""
     places = by_place(curves)
     arms = list(dict.fromkeys(cell.arm for cell in study.runs))
     styles: dict[str, dict[str, Any]] = {
         arm: {"color": ARM_COLOURS[i % len(ARM_COLOURS)], "label": arm} for i, arm in enumerate(arms)
     }
-    figure, panels = _grid(study, len(places), len(AXES), list(styles.values()))
+    figure, panels = _grid(study, len(places), len(axes), list(styles.values()))
     for (place, cells), line in zip(places.items(), panels, strict=True):
         shown = {cell: curves[cell].quantities["test_accuracy"] for cell in cells}
-        for axis, panel in zip(AXES, line, strict=True):
+        for axis, panel in zip(axes, line, strict=True):
             for cell, curve in shown.items():
                 positions = curves[cell].positions[axis]
                 panel.fill_between(positions, curve.low, curve.high, alpha=0.2, linewidth=0, **styles[cell.arm])

@@ -142,6 +142,7 @@ def test_a_setting_may_be_a_multiple_of_the_recipes(factor: str, lr: dict[int, f
             "in braces must be one of method, blocks, M, got 'N'",
         ),
         ('BCSC M={M}"\n', 'sgd{M}"\n', "line 22 (claim 1 says)", "A claim says 'A over B'"),
+        ("BCSC M={M} over SGD", "SGD over SGD", "line 22 (claim 1 says)", "different arms, got 'SGD' over itself"),
         ("BCSC M=4 falls", "SBC M=4 falls", "line 22 (claim 1 says)", "got 'SBC M=4 falls by less than 2 points'"),
         ("[[claim]]", "[[claim]]\nsaid = 3", "line 22 (claim 1 said)", "A key of a claim must be one of"),
         (

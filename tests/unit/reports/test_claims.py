@@ -14,6 +14,7 @@ from bcsc.experiments.experiment import NUM_CLASSES
 from bcsc.experiments.sayings import read_saying
 from bcsc.experiments.study import Study
 from bcsc.reports.claims import CLAIMS, T_95, Case, Verdict, cases_of, claims_of_the_catalog, judge, paired
+from bcsc.runs.record import RunRecord
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import study_in_memory
 
@@ -148,13 +149,35 @@ def test_an_arm_that_is_a_little_better_than_guessing_counts(name: str, learned:
 
     case = only_rule("bcsc-over-sgd", study_in_memory(name, accuracy, **CUT))[0]
     assert case.state == "holds"
-    assert not case.at_chance
+    assert not case.undecidable
 
 
 def test_a_guessing_arm_is_neither_steady_nor_rising() -> None:
     steady = only_rule("robust-to-outliers", study_in_memory("outliers", lambda _spec, _epoch: 10.0, **CUT))
     rising = only_rule("rises-with-m", study_in_memory("blocks", lambda spec, _epoch: 9.0 + spec.blocks, **CUT))
     assert {case.state for case in (*steady, *rising)} == {"not decided"}
+
+
+def without(study: Study, method: str, seeds: set[int]) -> Study:
+    """The study, in which the runs of a method at some seeds diverged."""
+
+    def ended(run: RunRecord) -> RunRecord:
+        if run.spec.method != method or run.spec.seed not in seeds:
+            return run
+        return replace(run, summary=replace(run.summary, state="diverged", test_accuracy=None))
+
+    return replace(study, runs={cell: tuple(map(ended, runs)) for cell, runs in study.runs.items()})
+
+
+@pytest.mark.parametrize("seeds", [{1}, {0, 1, 2}])
+@pytest.mark.parametrize("method", ["sgd", "bcsc"])
+def test_an_arm_that_diverged_at_a_seed_decides_nothing_and_is_named(method: str, seeds: set[int]) -> None:
+    study = without(study_in_memory("cifar100", as_claimed, **CUT), method, seeds)
+    case = only_rule("bcsc-over-sgd", study)[0]
+    arm = {"sgd": "SGD", "bcsc": "BCSC M=2"}[method]
+    assert case.state == "not decided"
+    assert len(case.values) == 3 - len(seeds)
+    assert case.numbers.endswith(f"; {arm} diverged at {len(seeds)} of 3 seeds")
 
 
 def test_the_number_of_classes_is_that_of_the_data_sets() -> None:

@@ -34,6 +34,15 @@ def test_every_finished_run_in_the_records_is_linked(text: str) -> None:
     assert [run for run in runs if f"../{run.relative_to(REPOSITORY)})" not in text] == []
 
 
+def test_figures_compare_no_seconds_of_different_machines(tmp_path: Path) -> None:
+    write_study(tmp_path / "records" / "small", "cifar10-deep", epochs=3, seeds=[0], models=["googlenet"])
+    assert main(["report", str(tmp_path / "records"), "--markdown", str(tmp_path / "docs.md")]) == 0
+    made, committed = tmp_path / "docs", PAGE.parent / "results"
+    figures = [path.read_text() for folder in (made, committed) for path in folder.glob("*.svg")]
+    assert len(figures) > 9
+    assert all("<!-- gradient evaluations -->" in figure and "<!-- seconds -->" not in figure for figure in figures)
+
+
 def test_the_same_runs_give_the_same_bytes_and_a_row_has_its_runs(tmp_path: Path) -> None:
     write_study(tmp_path / "records" / "small", "cifar10-deep", epochs=3, seeds=[0, 1], models=["googlenet"])
     contents = []

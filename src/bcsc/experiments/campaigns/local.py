@@ -31,6 +31,12 @@ def usable_cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+def threads_of_a_run(num_cores: int, num_jobs: int, asked_for: str) -> int:
+    """An equal share of the cores, or what ``OMP_NUM_THREADS`` asks for if that is fewer."""
+    share = max(1, num_cores // num_jobs)
+    return min(share, max(1, int(asked_for))) if asked_for.isdecimal() else share
+
+
 class LocalProcesses:
     """Carries out jobs by ``bcsc train``, ``num_jobs`` of them at a time, or as many as suit the networks."""
 
@@ -42,7 +48,7 @@ class LocalProcesses:
     def carry_out(self, jobs: Sequence[Job]) -> Generator[list[tuple[Job, int]]]:
         num_cores = usable_cores()
         num_jobs = self.num_jobs or jobs_at_a_time(jobs, num_cores)
-        threads = max(1, num_cores // num_jobs)
+        threads = threads_of_a_run(num_cores, num_jobs, os.environ.get("OMP_NUM_THREADS", ""))
         waiting = deque(jobs)
         running: list[tuple[Job, subprocess.Popen[bytes]]] = []
         try:

@@ -15,7 +15,7 @@ import pytest
 from bcsc.errors import InvalidArgumentError
 from bcsc.experiments.campaigns import local
 from bcsc.experiments.campaigns.campaign import Engine, Job, outcomes_in_words, run_campaign, share_done, under_way
-from bcsc.experiments.campaigns.local import LocalProcesses, jobs_at_a_time
+from bcsc.experiments.campaigns.local import LocalProcesses, jobs_at_a_time, threads_of_a_run
 from bcsc.experiments.campaigns.progress import Lines
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec, spec_to_toml
@@ -121,8 +121,22 @@ def test_a_folder_of_another_spec_is_not_taken_for_finished(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_the_threads_are_divided_among_the_runs_of_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     campaign([job(tmp_path, "a")], LocalProcesses(3, FAKE))
     assert (tmp_path / "runs" / "starts.txt").read_text() == "a threads=2\n"
+
+
+@pytest.mark.slow
+def test_no_run_has_more_threads_than_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)))
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    campaign([job(tmp_path, "a")], LocalProcesses(1, FAKE))
+    assert (tmp_path / "runs" / "starts.txt").read_text() == "a threads=4\n"
+
+
+@pytest.mark.parametrize(("asked_for", "threads"), [("", 3), ("2", 2), ("8", 3), ("0", 1), ("2,1", 3), ("many", 3)])
+def test_the_threads_of_a_run_are_its_share_at_most(asked_for: str, threads: int) -> None:
+    assert threads_of_a_run(num_cores=6, num_jobs=2, asked_for=asked_for) == threads
 
 
 def test_the_number_of_jobs_is_checked() -> None:
