@@ -17,7 +17,7 @@ kills: install  ## kill -9 at 200 random moments, over all methods, bases and ma
 fuzz: install  ## thousands of damaged and hostile files, new ones every time; a quarter of an hour
 	$(BIN)/python -m pytest -n auto --hypothesis-profile=thorough tests/unit/runs/test_hostile_files.py tests/unit/cli/test_hostile_folders.py
 
-mutants: install  ## change the code that is trusted most in small ways: does a test notice? An hour or more; can be stopped
+mutants: install  ## change the code that is trusted most in small ways: does a test notice? Half an hour or more; can be stopped
 	$(BIN)/python -m tests.mutants
 
 check: install  ## formatting, lint, types, layers

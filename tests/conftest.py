@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from bcsc.training.precision import PrecisionError, make_bfloat16_work
 
@@ -14,4 +14,8 @@ import torch
 torch.set_num_threads(1)
 settings.register_profile("bcsc", deadline=None, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=1000)  # `make fuzz`
+unshrunk = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
+settings.register_profile(
+    "mutants", deadline=None, derandomize=True, max_examples=20, phases=unshrunk
+)  # `make mutants`
 settings.load_profile("bcsc")

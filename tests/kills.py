@@ -1,10 +1,11 @@
 """Kills runs at random moments, over all methods, bases and masks, and sees that each ends as an unbroken one does.
 
-``make kills`` makes 200; a test of the suite makes 20. The moments are drawn from a seed; where in a run they fall, the
-machine decides.
+``make kills`` makes 200, and its outcome is a record, ``benchmarks/kills/outcome.json``; a test of the suite makes 20.
+The moments are drawn from a seed; where in a run they fall, the machine decides.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import random
@@ -14,26 +15,43 @@ import time
 from collections.abc import Iterator
 from itertools import cycle, product
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from bcsc.choices import MASKS
 from bcsc.optim.methods import METHODS
+from bcsc.origin import now, source_commit
 from tests.unit.runs import tiny_run
 from tests.unit.runs.test_exact_continuation import assert_all_readable, assert_same_run
 
-KILLS_OF_A_RUN = 2  # so that 200 go through every method with every base and mask
+KILLS_OF_A_RUN = 2  # so that 200 go through about every method with every base and mask
 BASES = ("sgd", "adamw", "adagrad", "rmsprop", "rprop")
+RECORD = Path(__file__).parents[1] / "benchmarks" / "kills" / "outcome.json"
 Case = dict[str, str]
 
 
-def cases(chance: random.Random) -> Iterator[Case]:
-    """Every method with every base and mask that it takes, in random order, over and over."""
-    every = [
+class Outcome(NamedTuple):
+    """How often runs were killed that all ended with the bits of an unbroken one, and over how many of the cases."""
+
+    kills: int
+    runs: int
+    cases: int
+    of_cases: int
+
+
+def every_case() -> list[Case]:
+    """Every method with every base and mask that it takes."""
+    return [
         {"method": name, "optimizer": base, "mask": mask}
         for name, base, mask in product(METHODS, BASES, MASKS)
         if mask == "update" or not METHODS[name].moves
     ]
+
+
+def cases(chance: random.Random) -> Iterator[Case]:
+    """All of them in random order, over and over."""
+    every = every_case()
     chance.shuffle(every)
     return cycle(every)
 
@@ -56,9 +74,9 @@ def kill_until_it_ends(folder: Path, case: Case, longest: float, chance: random.
             assert_all_readable(folder)
 
 
-def kill_and_compare(root: Path, count: int, seed: int = 0) -> int:
-    """Make at least so many kills, all of whose runs end as they would have without; how many runs that were."""
-    chance = random.Random(seed)
+def kill_and_compare(root: Path, count: int, seed: int = 0, least_runs: int = 0) -> Outcome:
+    """Make at least so many kills in so many runs, all of which end as they would have without."""
+    chance, of_cases = random.Random(seed), len(every_case())
     kills = 0
     for number, case in enumerate(cases(chance), start=1):
         whole, broken = root / f"{number}-whole", root / f"{number}-broken"
@@ -66,8 +84,8 @@ def kill_and_compare(root: Path, count: int, seed: int = 0) -> int:
         tiny_run.train(whole, **case)
         kills += kill_until_it_ends(broken, case, time.monotonic() - began, chance)
         assert_same_run(broken, whole)
-        if kills >= count:
-            return number
+        if kills >= count and number >= least_runs:
+            return Outcome(kills, number, min(number, of_cases), of_cases)
     raise AssertionError("there are no cases")
 
 
@@ -79,8 +97,10 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as root:
-        runs = kill_and_compare(Path(root), arguments.count, arguments.seed)
-    print(f"{arguments.count} kills or more in {runs} runs: all ended with the bits of an unbroken run")
+        outcome = kill_and_compare(Path(root), arguments.count, arguments.seed, least_runs=len(every_case()))
+    about = {"seed": arguments.seed, "commit": source_commit(), "date": now()}
+    RECORD.write_text(json.dumps({**outcome._asdict(), **about}, indent=1) + "\n")
+    print(f"{outcome.kills} kills in {outcome.runs} runs: all ended with the bits of an unbroken run")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Changes the code that is trusted most in small ways, and counts how many of the changes a test notices.
 
-``make mutants`` does it by mutmut, in a copy under ``build/mutants``. It works on a random sample of each module's
-mutants, stops where it is stopped, and goes on from there: what a test has killed stays killed until its function
-changes. The score is a record, ``benchmarks/mutants/score.json``; beside it ``equivalent.toml`` names the mutants that
-no test can tell from the code, and why.
+``make mutants`` has mutmut make the mutants, in a copy under ``build/mutants``, and ``under_mutmut`` try them. It works
+on a random sample of each module's mutants, stops where it is stopped, and goes on from there: what a test has killed
+stays killed until its function changes. The score is a record, ``benchmarks/mutants/score.json``; beside it
+``equivalent.toml`` names the mutants that no test can tell from the code, and why.
 """
 
 import argparse
@@ -16,10 +16,14 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 
 import libcst as cst
+from mutmut.mutation.diff_apply import get_diff_for_mutant
 
 from bcsc.origin import now, source_commit
 
@@ -32,7 +36,12 @@ SEED = "bcsc"  # of the samples, together with the module's name
 STATUS = {0: "survived", 1: "killed", 3: "killed", 24: "timeout", 36: "timeout", 152: "timeout", 255: "timeout"}
 STATUS |= {-24: "timeout", -11: "killed", -9: "timeout", -6: "killed", 33: "no tests", 5: "no tests", None: "not tried"}
 NOTICED = ("killed", "timeout")
-FIRST = "bcsc.training.schedule.x_learning_rate__mutmut_1"
+MAKE_MUTANTS = """
+from mutmut import __main__ as mutmut
+mutmut.set_mutant_under_test("mutant_generation")
+mutmut.copy_src_dir(), mutmut.copy_also_copy_files(), mutmut.setup_source_paths()
+mutmut.create_mutants({children})
+"""
 
 
 class DecoratorsAsCalls(cst.CSTTransformer):
@@ -64,9 +73,9 @@ def modules() -> list[Path]:
     return sorted(path.relative_to(ROOT) for path in found - spared)
 
 
-def set_up() -> None:
+def set_up(children: int) -> None:
     """Copy what is tested and its tests, and make the mutants; a file that has not changed keeps its results."""
-    mutated, made_anew = set(modules()), False
+    mutated = set(modules())
     files = set(tracked_files())
     for copy in [path for folder in FOLDERS for path in (WORKSHOP / folder).rglob("*") if path.is_file()]:
         if copy.relative_to(WORKSHOP) not in files:
@@ -80,9 +89,7 @@ def set_up() -> None:
         if not copy.exists() or copy.read_bytes() != content:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(content)
-            made_anew |= path in mutated
-    if made_anew:  # mutmut makes all mutants before it tries any, and finds out which tests are of which function
-        mutmut("run", FIRST)
+    in_workshop(WORKSHOP, "-c", MAKE_MUTANTS.format(children=children))
 
 
 def tracked_files() -> Iterator[Path]:
@@ -92,21 +99,15 @@ def tracked_files() -> Iterator[Path]:
     return (Path(line) for line in listed.stdout.splitlines() if (ROOT / line).exists())
 
 
-def mutmut(*arguments: str) -> str:
-    """Run mutmut in the copy."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(WORKSHOP / "mutants" / "src"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTEST_ADDOPTS": "-p tests.under_mutmut",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", *arguments]
-    ended = subprocess.run(command, cwd=WORKSHOP, env=environment, capture_output=True, text=True, check=False)
+def in_workshop(folder: Path, *arguments: str, **more: str) -> None:
+    """Run Python on the copy."""
+    mutated = WORKSHOP / "mutants" / "src"
+    mutated.mkdir(parents=True, exist_ok=True)  # Python looks once, when it starts, whether it is there
+    environment = {"PYTHONPATH": f"{mutated}:.", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", **more}
+    command = [sys.executable, *arguments]
+    ended = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True)
     if ended.returncode:
-        said = [line for line in (ended.stdout + ended.stderr).splitlines() if line[:1].isascii()]  # not its spinner
-        raise SystemExit("\n".join([f"mutmut {arguments[0]} failed; debug = true in pyproject.toml tells more", *said]))
-    return ended.stdout
+        raise SystemExit("\n".join(["This has failed:", *(ended.stdout + ended.stderr).splitlines()[-40:]]))
 
 
 def results(module: Path) -> dict[str, str]:
@@ -123,9 +124,10 @@ def sample(module: Path, size: int) -> list[str]:
     return names[:size]
 
 
-def change_of(name: str) -> dict[str, str]:
+def change_of(module: Path, name: str) -> dict[str, str]:
     """The function of a mutant, its line that is changed, and what that becomes."""
-    diff = mutmut("show", name)
+    with chdir(WORKSHOP):
+        diff = get_diff_for_mutant(name, path=module)
     lines = [line for line in diff.splitlines() if re.match(r"[-+](?![-+]{2} )", line)]
     was, becomes = ([line[1:].strip() for line in lines if line[0] == sign] for sign in "-+")
     function = re.sub(r"__mutmut_\d+$", "", name).replace("xǁ", "").replace("ǁ", ".").replace(".x_", ".")
@@ -137,26 +139,47 @@ def equivalents() -> list[dict[str, str]]:
     return tomllib.loads(EQUIVALENT.read_text())["mutant"]
 
 
-def run(wanted: Sequence[Path], size: int) -> None:
-    """Try the mutants of the samples that no test has noticed yet."""
-    left = [name for module in wanted for name in sample(module, size) if results(module)[name] not in NOTICED]
-    if left:
-        mutmut("run", *left)
+def run(wanted: Sequence[Path], size: int, children: int) -> None:
+    """Try the mutants of the samples that no test has noticed yet, those of a module one after the other."""
+    left = [[name for name in sample(module, size) if is_open(module, name)] for module in wanted]
+    shares = [list(chain.from_iterable(left[child::children])) for child in range(children)]
+    if children > 1:
+        try_mutants("none", [])  # so that what each test reaches is found out once
+    with ThreadPoolExecutor(children) as pool:
+        list(pool.map(try_mutants, map(str, range(children)), shares))
+
+
+def is_open(module: Path, name: str) -> bool:
+    """Whether a mutant has yet to be noticed, if it can be."""
+    return results(module)[name] not in NOTICED and not is_equivalent(change_of(module, name))
+
+
+def is_equivalent(change: dict[str, str]) -> bool:
+    """Whether the list has it."""
+    return any(change.items() <= entry.items() for entry in equivalents())
+
+
+def try_mutants(share: str, names: Sequence[str]) -> None:
+    """Let the tests notice mutants, or not."""
+    wanted, options = WORKSHOP / f"wanted-{share}.txt", settings()
+    wanted.write_text("\n".join(names))
+    plugin = ["-m", "pytest", "-q", "-p", "tests.under_mutmut"]
+    arguments = [*options["pytest_add_cli_args"], *options["pytest_add_cli_args_test_selection"]]
+    in_workshop(WORKSHOP / "mutants", *plugin, *arguments, BCSC_MUTANTS=str(wanted))
 
 
 def score(module: Path, size: int) -> dict:
     """How many of a sample were noticed; survivors that are not known to be equivalent are named."""
-    known, reasons = results(module), equivalents()
-    chosen = sample(module, size)
-    others = {name: change_of(name) for name in chosen if known[name] not in NOTICED}
-    same = {name for name, change in others.items() if any(change.items() <= entry.items() for entry in reasons)}
+    known, chosen = results(module), sample(module, size)
+    others = {name: change_of(module, name) for name in chosen if known[name] not in NOTICED}
+    same = {name for name, change in others.items() if is_equivalent(change)}
     noticed, counted = len(chosen) - len(others), len(chosen) - len(same)
     return {
         "mutants": len(known),
         "sample": len(chosen),
         **Counter(known[name] for name in chosen if name not in same),
         "equivalent": len(same),
-        "percent": round(100 * noticed / max(1, counted), 1),
+        "percent": round(100 * noticed / counted, 1) if counted else None,  # there may be nothing that could be changed
         "unnoticed": [{**change, "status": known[name]} for name, change in others.items() if name not in same],
     }
 
@@ -164,18 +187,18 @@ def score(module: Path, size: int) -> dict:
 def main() -> None:
     """Try the mutants of all modules, or of those named, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sample", type=int, default=60, help="mutants of each module (default: 60)")
+    parser.add_argument("--sample", type=int, default=20, help="mutants of each module (default: 20)")
+    parser.add_argument("--children", type=int, default=os.cpu_count(), help="at once (default: one per core)")
     parser.add_argument("modules", nargs="*", help="parts of paths of modules (default: all)")
     arguments = parser.parse_args()
-    set_up()
+    set_up(arguments.children)
     wanted = [path for path in modules() if not arguments.modules or any(x in str(path) for x in arguments.modules)]
-    wanted = list(filter(results, wanted))  # one module has nothing that could be changed
-    run(wanted, arguments.sample)
+    run(wanted, arguments.sample, arguments.children)
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {"modules": {}}
     for module in wanted:
         found = score(module, arguments.sample)
         record["modules"][str(module)] = {**found, "commit": source_commit(), "date": now()}
-        print(f"{found['percent']:5.1f} % of {found['sample']} mutants of {module} noticed")
+        print(f"{found['percent']} % of {found['sample'] - found['equivalent']} mutants of {module} noticed")
     about = {"tool": f"mutmut {version('mutmut')}", "seed": SEED}
     RECORD.write_text(json.dumps({**about, "modules": dict(sorted(record["modules"].items()))}, indent=1) + "\n")
 
