@@ -49,7 +49,7 @@ def performance_page(record: dict[str, Any], name: str) -> str:
         parts_table(record["ratios"]),
         paragraph(
             "The last column is the whole less its parts, each measured for itself: it is bookkeeping and noise, and "
-            "can be negative. Feeding prepares sixteen batches at a time, so LeNet4's are medians over cycles of "
+            "can be negative. Feeding prepares several batches at a time, so LeNet4's are medians over cycles of "
             "sixteen steps."
         ),
         "## How to measure",
