@@ -100,8 +100,6 @@ TESTED_WITH = {
     "bcsc/experiments/sayings": "unit/reports/test_claims.py",
     "bcsc/integrations/distributed_state": "integrations/test_fsdp.py",
     "bcsc/kernels/loops": "unit/kernels/test_passes.py",
-    "bcsc/optim/fast/layout": "unit/optim/fast/test_sgd.py",
-    "bcsc/optim/position": "unit/optim/test_block_cyclic.py",
     "bcsc/optim/updates/alignment": "unit/optim/updates/test_moves.py",
     "bcsc/optim/updates/settings": "unit/optim/updates/test_moves.py",
     "bcsc/origin": "unit/runs/test_run.py",
