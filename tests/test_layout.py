@@ -100,6 +100,7 @@ TESTED_WITH = {
     "bcsc/experiments/sayings": "unit/reports/test_claims.py",
     "bcsc/integrations/distributed_state": "integrations/test_fsdp.py",
     "bcsc/kernels/loops": "unit/kernels/test_passes.py",
+    "bcsc/optim/updates/active_block": "unit/optim/test_masking.py",
     "bcsc/optim/updates/alignment": "unit/optim/updates/test_moves.py",
     "bcsc/optim/updates/settings": "unit/optim/updates/test_moves.py",
     "bcsc/origin": "unit/runs/test_run.py",

@@ -15,11 +15,11 @@ from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
 from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
 from bcsc.optim.fast.one_pass import step_in_one_pass
-from bcsc.optim.masking import Factors, given_gradients, masked_step
+from bcsc.optim.masking import given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
 from bcsc.optim.state_check import OWN_STATE, check_base_state, check_complete, check_shapes, num_stateful
-from bcsc.optim.updates.alignment import Alignment, refuse_sharded
+from bcsc.optim.updates.alignment import Alignment, Factors, refuse_sharded
 from bcsc.optim.updates.settings import check_moves, checked_exclusion
 from bcsc.seeding import stream_key
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bcsc.choices import GRANULARITIES, Granularity
 from bcsc.errors import InvalidArgumentError
-from bcsc.optim.partition import draw_blocks, draw_labels, num_units, unit_shape
+from bcsc.optim.partition import EpochBlocks, draw_blocks, draw_labels, num_units, unit_shape
 from bcsc.seeding import stream
 
 shapes = st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=1, max_size=6).filter(
@@ -138,3 +138,15 @@ def test_a_row_is_a_slice_along_the_first_dimension_of_a_vector_too(shape: tuple
     assert unit_shape(shape, "row") == rows
     assert unit_shape(shape, "element") == shape
     assert unit_shape(shape, "tensor") == (1,) * len(shape)
+
+
+def test_the_table_of_blocks_says_which_tensor_has_scalars_of_which() -> None:
+    parameters = [torch.zeros(4), torch.zeros(()), torch.zeros(0), torch.zeros(2, 1)]
+    labels = [
+        torch.tensor([2, 0, 0, 2]),
+        torch.tensor(1),
+        torch.tensor([], dtype=torch.int64),
+        torch.tensor([[0], [0]]),
+    ]
+    table = EpochBlocks(parameters, [own.to(torch.uint8) for own in labels]).presence
+    assert table.tolist() == [[bool((own == block).any()) for own in labels] for block in range(3)]

@@ -20,6 +20,7 @@ class Conduct(NamedTuple):
     may_write_into_gradients: bool = True
     starts_as_parameter: frozenset[str] = frozenset()  # names of state that begins as a copy of the parameter
     not_by_element: frozenset[tuple[str, int]] = frozenset()  # names of other state, for tensors of so many dimensions
+    state_names: frozenset[str] = frozenset()  # of all tensors that a first step makes
 
 
 def observed_conduct(base: Optimizer) -> Conduct:
@@ -31,7 +32,7 @@ def observed_conduct(base: Optimizer) -> Conduct:
             trials = Trials(base)
             # Others' bases may come to write after any number of steps, as schedule-free RAdam does.
             may_write = not type(base).__module__.startswith("torch.optim.") or writes_into_gradients(trials)
-            return Conduct(may_write, starts_as_parameter(trials), not_by_element(trials))
+            return Conduct(may_write, starts_as_parameter(trials), not_by_element(trials), state_names(trials))
     except Exception:  # whatever it is, the base says it itself when it is asked to step
         return Conduct()
 
@@ -96,6 +97,14 @@ def not_by_element(trials: Trials) -> frozenset[tuple[str, int]]:
         for name, value in trial.twin.state.get(p, {}).items()
         if isinstance(value, Tensor) and value.shape != p.shape
     )
+
+
+def state_names(trials: Trials) -> frozenset[str]:
+    """The names of tensors in the state after a first step."""
+    trial = trials.new()
+    trial.step(scale=1.0)
+    states = trial.twin.state.values()
+    return frozenset(name for state in states for name, value in state.items() if isinstance(value, Tensor))
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:

@@ -1,1 +1,1 @@
-"""What an update mask may do with a move besides making it or not."""
+"""What a step does with a block beside letting the base step: put back what it must not change, and scale moves."""

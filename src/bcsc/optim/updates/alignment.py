@@ -19,6 +19,8 @@ from bcsc.optim.state_check import describe, is_safe, not_this_optimizers
 
 MOMENTUM, TEMPERATURE, SMOOTHING = 0.9, 2.0, 0.9
 
+Factors = float | Sequence[Tensor] | None  # by what moves are multiplied; tensors: for each parameter with a gradient
+
 
 class Aligned(NamedTuple):
     """What is kept of a parameter: the average of its gradients, and the score of each unit."""

@@ -95,6 +95,7 @@ def test_state_that_starts_as_the_parameter_and_state_that_is_not_by_element_are
         may_write_into_gradients=True,
         starts_as_parameter=frozenset({"average"}),
         not_by_element=frozenset({("square", 2), ("square", 1)}),
+        state_names=frozenset({"average", "momentum", "square"}),
     )
     assert observed_conduct(torch.optim.Adagrad(parameters())).starts_as_parameter == frozenset()
 
