@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
-from bcsc.data.dataset import load
+from bcsc.data.dataset import DataSet, load
 from bcsc.data.feeding import (
     IMAGES_AT_ONCE,
     IMAGES_FED_AT_ONCE,
@@ -19,6 +19,7 @@ from bcsc.data.feeding import (
     groups_of_images,
     training_feeder,
 )
+from bcsc.data.registry import SOURCES
 from bcsc.data.transforms import NUM_AUGMENTATIONS
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
@@ -192,7 +193,7 @@ FEED_TWO_EPOCHS = r"""
 import re, torch
 from pathlib import Path
 from bcsc.data.feeding import Feeder, Step, training_feeder
-from bcsc.data.dataset import load
+from bcsc.data.dataset import DataSet, load
 from bcsc.seeding import stream
 
 def peak():
@@ -320,3 +321,25 @@ def test_pixels_are_those_of_the_first_step_unless_told_otherwise() -> None:
 
 def test_a_training_feeder_augments_with_the_seed_it_is_given() -> None:
     assert training_feeder(load("digits"), seed=3).seed == 3
+
+
+def test_training_is_augmented_where_that_is_usual_for_the_data_set() -> None:
+    for name, is_augmented in (("cifar10", True), ("digits", False)):
+        images = IMAGES[:, : SOURCES[name].channels]
+        dataset = DataSet(SOURCES[name], images, LABELS, images, LABELS)
+        assert training_feeder(dataset, seed=0).augment == is_augmented
+        assert not evaluation_feeder(dataset).augment
+
+
+def test_indices_of_a_smaller_type_give_the_batch_of_the_same_indices() -> None:
+    indices = torch.tensor([3, 0, 19])
+    images, labels = feeder().batch(indices.int())
+    assert torch.equal(images, feeder().batch(indices)[0])
+    assert labels.tolist() == [3, 0, 19]
+
+
+def test_the_images_of_a_batch_can_have_a_gradient_and_let_go_of_it_in_place() -> None:
+    """As for adversarial samples; a part of a larger tensor could not."""
+    images, _ = feeder().batch(torch.arange(4))
+    images.requires_grad_().square().sum().backward()
+    assert torch.equal(images.grad, 2 * images.detach_())

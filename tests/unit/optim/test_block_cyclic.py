@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 
 import bcsc
 from bcsc.errors import InvalidArgumentError, StateMismatchError, UnsupportedOptimizerError
+from bcsc.optim.block_cyclic import shared_with_base
 
 MASKS = ["update", "gradient", "all"]
 
@@ -117,6 +119,16 @@ def test_random_order_draws_every_block_equally_often() -> None:
         optimizer.step()
     counts = torch.bincount(torch.tensor(drawn), minlength=4)
     assert ((counts - 500) ** 2 / 500).sum() < 31  # 3 degrees of freedom: once in a million
+
+
+def test_a_seed_and_an_epoch_give_the_random_blocks_that_they_always_gave() -> None:
+    """Else the records of runs with random blocks could not be repeated."""
+    drawn = {}
+    for seed, epoch in ((0, 0), (0, 1), (7, 0)):
+        optimizer = bcsc.BlockCyclic(sgd(network()), 10, seed=seed, order="random")
+        optimizer.set_epoch(epoch)
+        drawn[seed, epoch] = "".join(str(optimizer.block_at(step)) for step in range(12))
+    assert drawn == {(0, 0): "415925325131", (0, 1): "092962870761", (7, 0): "556788903552"}
 
 
 @pytest.mark.parametrize("on_base", [True, False])
@@ -546,3 +558,39 @@ def test_blocks_bring_what_a_compiled_step_needs_to_know_of_the_base() -> None:
 
     optimizer = bcsc.BlockCyclic(torch.optim.SGD([nn.Parameter(torch.zeros(8))], lr=1.0), 2)
     assert optimizer.epoch_blocks().derived("conduct", look) == optimizer.conduct()
+
+
+def test_an_attribute_that_is_shared_with_the_base_is_its_own_both_ways() -> None:
+    class Around:
+        rate = shared_with_base("rate")
+
+        def __init__(self) -> None:
+            self.base = SimpleNamespace(rate=1)
+
+    around = Around()
+    assert around.rate == 1
+    around.base.rate = 2
+    assert around.rate == 2
+    around.rate = 3
+    assert around.base.rate == 3
+
+
+def test_the_scores_of_the_alignment_go_on_where_they_were_saved() -> None:
+    def build() -> tuple[nn.Parameter, bcsc.BlockCyclic]:
+        p = nn.Parameter(torch.ones(4, 3))
+        return p, bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.5), 2, order="bernoulli", align=True, granularity="row")
+
+    def step(p: nn.Parameter, optimizer: bcsc.BlockCyclic, number: int) -> None:
+        p.grad = torch.full((4, 3), (-1.0) ** number).cumsum(1)
+        optimizer.step()
+
+    (p, optimizer), (other, resumed) = build(), build()
+    for number in range(3):
+        step(p, optimizer, number)
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    with torch.no_grad():
+        other.copy_(p)
+    for number in range(3, 8):
+        step(p, optimizer, number)
+        step(other, resumed, number)
+    assert torch.equal(p, other)

@@ -99,7 +99,10 @@ def test_a_step_that_no_batch_was_for_is_warned_of() -> None:
     optimizer, batches = build_optimizer(), build_sampler()
     optimizer.step()
     (message,) = train(optimizer, batches, epochs=range(1))
-    assert message.startswith("The optimizer is at step 1 of epoch 0, the sampler has given 1 batches: there were more")
+    assert message == (
+        "The optimizer is at step 1 of epoch 0, the sampler has given 1 batches: there were more steps than batches "
+        "for them. Make one step for each batch; for other steps take another optimizer. (docs/integrations.md)"
+    )
 
 
 def test_an_optimizer_that_stays_in_its_epoch_is_warned_of() -> None:
@@ -126,6 +129,22 @@ def test_accumulation_that_the_sampler_knows_nothing_of_is_warned_of() -> None:
         assert "RankSampler" in message
 
 
+def test_half_as_many_steps_as_batches_are_warned_of_and_more_are_not() -> None:
+    """A ``GradScaler`` skips some."""
+    for num_steps in (3, 4):
+        optimizer, batches = build_optimizer(num_blocks=2), BlockCyclicSampler(10, 4, 2)
+        optimizer.set_epoch(0)
+        for number, _ in enumerate(batches):
+            if number < num_steps:
+                optimizer.step()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            optimizer.set_epoch(1)
+        assert [str(warning.message)[:48] for warning in caught] == (
+            ["In epoch 0 the optimizer has made 3 steps, the s"] if num_steps == 3 else []
+        )
+
+
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("loaded", ["optimizer", "sampler"])
 def test_a_resumption_of_one_of_the_two_is_warned_of(loaded: str, steps: int) -> None:
@@ -138,7 +157,10 @@ def test_a_resumption_of_one_of_the_two_is_warned_of(loaded: str, steps: int) ->
         again.load_state_dict(batches.state_dict())
     (message,) = train(resumed, again, resumed, again)
     step, start = (steps, 0) if loaded == "optimizer" else (0, steps)
-    assert message.startswith(f"The optimizer is at step {step} of epoch 0, the sampler has begun it at batch {start}.")
+    assert message == (
+        f"The optimizer is at step {step} of epoch 0, the sampler has begun it at batch {start}. Load the state of "
+        "both, or of neither; with a BlockCyclicLoader it is the loader's. (docs/integrations.md)"
+    )
 
 
 def test_a_sampler_of_another_number_of_blocks_or_of_earlier_says_nothing() -> None:

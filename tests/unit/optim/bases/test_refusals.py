@@ -127,6 +127,32 @@ def test_a_base_is_refused_for_what_it_does_under_the_masks_that_it_matters_to(k
             bcsc.BlockCyclic(base, 2, mask=mask)
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (
+            torch.optim.LBFGS,
+            "it evaluates the closure several times per step and keeps one history for the whole vector",
+        ),
+        (torch.optim.SparseAdam, "it takes sparse gradients only, which have no value for every scalar of a block"),
+    ],
+)
+def test_a_base_that_is_known_not_to_work_is_refused_for_the_known_reason(kind, reason) -> None:
+    class Own(kind):
+        """One of theirs is refused as theirs."""
+
+    for known in (kind, Own):
+        says = f"^{known.__name__} cannot be the base of BlockCyclic: {reason}.$"
+        with pytest.raises(UnsupportedOptimizerError, match=says):
+            bcsc.BlockCyclic(known(parameters()), 2)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2,), (2, 1)])
+def test_state_in_lists_is_noticed_of_the_shortest_vectors(shape) -> None:
+    with pytest.raises(UnsupportedOptimizerError, match="it keeps state by element in lists"):
+        bcsc.BlockCyclic(WrapsItsState([nn.Parameter(torch.ones(shape))]), 2, mask="all")
+
+
 def test_an_optimizer_without_groups_is_none() -> None:
     class Empty(Optimizer):
         def __init__(self) -> None:

@@ -10,7 +10,9 @@ from torch import nn
 from torch.optim import Adam, AdamW
 
 import bcsc
+from bcsc.kernels import passes
 from bcsc.optim.fast import one_pass
+from bcsc.optim.fast.adam import AdamRecipe
 from tests.unit.optim.fast.both_ways import assert_same_outcome, is_taken, problems, trained
 
 pytest.importorskip("numba")
@@ -106,3 +108,50 @@ def test_a_count_that_is_no_tensor_is_left_to_the_general_way() -> None:
     assert is_taken(optimizer.base, p)
     optimizer.state[p]["step"] = 3
     assert not one_pass.step_in_one_pass(optimizer.base, optimizer.epoch_blocks(), 0, "update")
+
+
+def recipe_of(base: Adam, dtype: torch.dtype = torch.float32, **changed: object) -> AdamRecipe | None:
+    group = {**base.param_groups[0], **changed}
+    return AdamRecipe.of(base, {name: x for name, x in group.items() if x is not None}, "update", dtype)
+
+
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+@pytest.mark.parametrize("decay", [0, 0.01])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_the_example_that_a_loop_is_checked_on_has_the_options_of_the_group(kind, decay, maximize) -> None:
+    p = nn.Parameter(torch.ones(3))
+    base = kind([p], weight_decay=decay, maximize=maximize, fused=True)
+    example = recipe_of(base).example([p])
+    assert (example.param_groups[0]["weight_decay"] != 0) == (decay != 0)
+    assert example.param_groups[0]["maximize"] == maximize
+    assert example.param_groups[0]["fused"]
+    if decay:
+        assert type(example) is kind
+
+
+def test_decay_is_apart_from_the_gradient_where_the_group_says_so_or_by_the_kind_where_it_says_nothing() -> None:
+    """Before torch 2.7 a group did not say."""
+    p = nn.Parameter(torch.ones(3))
+    for kind, of_kind in ((Adam, "coupled"), (AdamW, "decoupled")):
+        base = kind([p], weight_decay=0.01, fused=True)
+        assert recipe_of(base).decay == of_kind
+        assert recipe_of(base, decoupled_weight_decay=None).decay == of_kind
+        assert recipe_of(base, decoupled_weight_decay=False).decay == "coupled"
+        assert recipe_of(base, decoupled_weight_decay=True).decay == "decoupled"
+
+
+def test_whether_the_gradient_has_the_larger_share_is_told_in_the_precision_of_the_parameters() -> None:
+    base = Adam([nn.Parameter(torch.ones(3))], betas=(0.5 + 1e-9, 0.9), fused=True)
+    assert recipe_of(base, torch.float32) is None  # there it is half
+    assert recipe_of(base, torch.float64) is not None
+
+
+def test_loops_for_other_options_or_types_are_kept_apart() -> None:
+    """Two of one name would take each other's place on the disk."""
+    recipe = AdamRecipe("update", "none", maximize=False)
+    others = [recipe._replace(**change) for change in ({"mask": "all"}, {"decay": "coupled"}, {"maximize": True})]
+    types = [("float32", "uint8"), ("float64", "uint8"), ("float32", "int16")]
+    kernels = [each.kernel(passes.compiled_loops(), *types[0]) for each in others]
+    kernels += [recipe.kernel(passes.compiled_loops(), *both) for both in types]
+    assert len(set(map(id, kernels))) == len(kernels)
+    assert len({kernel._function.__qualname__ for kernel in kernels}) == len(kernels)

@@ -82,3 +82,41 @@ class Broken:
 def test_a_check_that_overlooks_something_is_not_used(kind: type, monkeypatch) -> None:
     monkeypatch.setattr("torch._C._dynamo.guards.TensorGuards", kind)
     assert layout.kind_of_likeness.__wrapped__() is None
+
+
+OVERLOOKED: dict[str, Callable[[Tensor], bool]] = {
+    "another type": lambda x: x.dtype == torch.float64,
+    "whole numbers": lambda x: x.dtype == torch.int32,
+    "another shape": lambda x: x.shape == (2, 3),
+    "another number of dimensions": lambda x: x.shape == (6,),
+    "another order": lambda x: x.stride() == (1, 3),
+    "gaps": lambda x: x.stride() == (4, 2) and not x.is_neg(),
+    "another place": lambda x: x.is_meta,
+    "sparseness": lambda x: x.is_sparse,
+    "a parameter": lambda x: type(x) is nn.Parameter,
+    "a subclass": lambda x: type(x) not in layout.PLAIN,
+    "zeros from nowhere": lambda x: x._is_zerotensor() and x.shape == (3, 2),
+    "negation": lambda x: x.is_neg() and x.shape == (3, 2),
+}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("overlooked", OVERLOOKED)
+def test_a_check_that_overlooks_one_thing_in_one_place_is_not_used(overlooked: str, place: int, monkeypatch) -> None:
+    real = layout.kind_of_likeness.__wrapped__()
+
+    class Overlooking:
+        def __init__(self, *tensors: Tensor, **lists: object) -> None:
+            self.tensors, self.real = tensors, real(*tensors, **lists)
+
+        def check(self, *tensors: Tensor | None) -> bool:
+            seen = list(tensors)
+            if isinstance(seen[place], Tensor) and is_overlooked(seen[place]):
+                seen[place] = self.tensors[place].clone()
+            return self.real.check(*seen)
+
+    is_overlooked: Callable[[Tensor], bool] = lambda x: False  # noqa: E731
+    monkeypatch.setattr("torch._C._dynamo.guards.TensorGuards", Overlooking)
+    assert layout.kind_of_likeness.__wrapped__() is Overlooking
+    is_overlooked = OVERLOOKED[overlooked]
+    assert layout.kind_of_likeness.__wrapped__() is None

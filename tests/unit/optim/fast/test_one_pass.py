@@ -192,3 +192,13 @@ def test_a_kernel_that_fails_or_rounds_or_masks_otherwise_is_not_used(mistake: s
         assert not one_pass.step_in_one_pass(optimizer.base, optimizer.epoch_blocks(), 0, "update")
     finally:
         one_pass.rounding_width.cache_clear()
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_step_in_one_pass_moves_the_block_and_nothing_else(mask: str) -> None:
+    p = nn.Parameter(torch.zeros(10))
+    p.grad = torch.ones(10)
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.25), 2, mask=mask)
+    (labels,) = optimizer.epoch_blocks().labels
+    assert one_pass.step_in_one_pass(optimizer.base, optimizer.epoch_blocks(), 1, mask)
+    assert torch.equal(p, torch.where(labels == 1, -0.25, 0.0))

@@ -87,3 +87,18 @@ def test_a_graph_that_has_kept_a_tensor_notices_the_pass() -> None:
     target = torch.ones(4)
     assert outside.merge(blocks, 0, [0], ([target], [torch.zeros(4)]), zeros_outside=False)
     assert target._version == 1
+
+
+def test_checking_a_loop_leaves_the_global_random_state_alone() -> None:
+    before = torch.get_rng_state()
+    for zeros_outside in (False, True):
+        assert outside.is_exact.__wrapped__(4, torch.uint8, zeros_outside)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_loops_for_other_types_are_kept_apart() -> None:
+    """Two of one name would take each other's place on the disk."""
+    types = [(4, torch.uint8, True), (4, torch.uint8, False), (8, torch.uint8, True), (4, torch.int16, True)]
+    kernels = [outside.merge_call(size, label, 1, zeros)[0] for size, label, zeros in types]
+    assert len(set(map(id, kernels))) == len(kernels)
+    assert len({kernel._function.__qualname__ for kernel in kernels}) == len(kernels)

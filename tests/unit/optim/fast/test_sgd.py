@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import bcsc
+from bcsc.kernels import passes
 from bcsc.optim.fast import one_pass
+from bcsc.optim.fast.sgd import SgdRecipe
 from tests.unit.optim.fast.both_ways import assert_same_outcome, is_taken, problems, trained
 
 pytest.importorskip("numba")
@@ -48,3 +50,29 @@ def test_a_rate_or_a_momentum_in_a_tensor_is_left_to_the_general_way() -> None:
     p = nn.Parameter(torch.ones(10))
     assert is_taken(torch.optim.SGD([p], lr=0.1, momentum=0.9), p)
     assert not is_taken(torch.optim.SGD([p], lr=torch.tensor(0.1), momentum=0.9), p)
+
+
+@pytest.mark.parametrize("momentum", [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}])
+@pytest.mark.parametrize("decay", [0, 0.01])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_example_that_a_loop_is_checked_on_has_the_options_of_the_group(momentum, decay, maximize, fused) -> None:
+    p = nn.Parameter(torch.ones(3))
+    base = torch.optim.SGD([p], lr=0.1, weight_decay=decay, maximize=maximize, fused=fused, **momentum)
+    recipe = SgdRecipe.of(base, base.param_groups[0], "update", torch.float32)
+    (own,), (example,) = base.param_groups, recipe.example([p]).param_groups
+    for name in ("nesterov", "maximize", "fused"):
+        assert example[name] == own[name]
+    for name in ("weight_decay", "momentum"):
+        assert (example[name] != 0) == (own[name] != 0)
+
+
+def test_loops_for_other_options_or_types_are_kept_apart() -> None:
+    """Two of one name would take each other's place on the disk."""
+    recipe = SgdRecipe("update", decays=False, has_momentum=False, nesterov=False, maximize=False, fused=False)
+    others = [recipe._replace(mask="all"), *(recipe._replace(**{name: True}) for name in recipe._fields[1:5])]
+    types = [("float32", "uint8"), ("float64", "uint8"), ("float32", "int16")]
+    kernels = [each.kernel(passes.compiled_loops(), *types[0]) for each in others]
+    kernels += [recipe.kernel(passes.compiled_loops(), *both) for both in types]
+    assert len(set(map(id, kernels))) == len(kernels)
+    assert len({kernel._function.__qualname__ for kernel in kernels}) == len(kernels)
