@@ -12,6 +12,7 @@ import bcsc
 from bcsc.choices import GRANULARITIES, MASKS
 from bcsc.distributed.block_gradients import sum_gradients
 from bcsc.distributed.collectives import Ranks
+from bcsc.optim.masking import lent_gradients
 from benchmarks.goals.step import MOST_OPERATIONS
 from benchmarks.operations import BASES, counted, network_without_numbers
 from tests.without_numba import without_numba
@@ -201,3 +202,26 @@ def test_fused_sgd_steps_as_the_plain_one_does_where_a_tensor_gets_its_first_gra
             optimizer.step()
         ends.append(torch.cat([early.detach().flatten(), late.detach()]))
     assert torch.equal(*ends)
+
+
+def test_state_that_begins_at_a_number_begins_there_outside_the_block_too() -> None:
+    p = nn.Parameter(torch.ones(10))
+    optimizer = bcsc.BlockCyclic(torch.optim.Rprop([p], lr=0.25), 2, mask="all")
+    p.grad = torch.ones(10)
+    optimizer.step()
+    assert optimizer.state[p]["step_size"].eq(0.25).all()
+    assert optimizer.state[p]["prev"].eq(optimizer.epoch_blocks().labels[0] == 0).all()
+
+
+def test_what_a_compiled_step_lends_is_in_the_users_own_tensor_and_goes_again(monkeypatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    parameters = [nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))]
+    for p in parameters[:2]:
+        p.grad = torch.ones_like(p)
+    own = [p.grad for p in parameters[:2]]
+    with lent_gradients([(parameters[0], torch.full((3,), 2.0)), (parameters[1], torch.full((2,), 3.0))]):
+        assert [p.grad.tolist() for p in parameters[:2]] == [[2.0] * 3, [3.0] * 2]
+    for p, gradient in zip(parameters, own, strict=False):
+        assert p.grad is gradient
+        assert gradient.eq(1).all()
+    assert parameters[2].grad is None

@@ -6,12 +6,26 @@ from collections import Counter
 
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from bcsc import BlockCyclic
 from bcsc.choices import GRANULARITIES, Granularity
 from bcsc.errors import InvalidArgumentError
-from bcsc.optim.partition import EpochBlocks, draw_blocks, draw_labels, num_units, unit_shape
+from bcsc.optim.partition import (
+    EpochBlocks,
+    draw_blocks,
+    draw_labels,
+    label_dtype,
+    local,
+    num_units,
+    unit_shape,
+    with_part,
+)
 from bcsc.seeding import stream
 
 shapes = st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=1, max_size=6).filter(
@@ -150,3 +164,53 @@ def test_the_table_of_blocks_says_which_tensor_has_scalars_of_which() -> None:
     ]
     table = EpochBlocks(parameters, [own.to(torch.uint8) for own in labels]).presence
     assert table.tolist() == [[bool((own == block).any()) for own in labels] for block in range(3)]
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2**8, 2**8 + 1, 2**15, 2**15 + 1])
+def test_labels_are_of_the_smallest_type_that_holds_them(num_blocks: int) -> None:
+    found, *_ = (kind for kind in (torch.uint8, torch.int16, torch.int32) if torch.iinfo(kind).max >= num_blocks - 1)
+    assert label_dtype(num_blocks) == found
+
+
+def test_blocks_that_are_drawn_anew_inside_an_epoch_take_over_the_memory() -> None:
+    parameters = [torch.zeros(4, requires_grad=True), torch.zeros(3, 2, requires_grad=True)]
+    optimizer = BlockCyclic(torch.optim.SGD(parameters, lr=0.1), 2, redraw=1)
+    first = optimizer.epoch_blocks()
+    optimizer.advance()
+    second = optimizer.epoch_blocks()
+    assert second is not first
+    assert [own.data_ptr() for own in second.labels] == [own.data_ptr() for own in first.labels]
+
+
+def test_there_are_labels_for_every_parameter_and_no_more() -> None:
+    parameters, labels = [torch.zeros(2)] * 2, [torch.zeros(2, dtype=torch.uint8)] * 3
+    for wrong in (labels[:1], labels):
+        with pytest.raises(ValueError, match="argument"):
+            EpochBlocks(parameters, wrong)
+
+
+@pytest.fixture
+def shards():
+    """Makes of a tensor a parameter in shards, as the second of two processes has it."""
+    dist.init_process_group("fake", rank=1, world_size=2, store=FakeStore())
+    mesh = init_device_mesh("cpu", (2,))
+    yield lambda tensor: distribute_tensor(tensor, mesh, [Shard(0)], src_data_rank=None)
+    dist.destroy_process_group()
+
+
+def test_of_a_parameter_in_shards_a_process_has_the_labels_of_its_shard(shards) -> None:
+    labels = torch.arange(10, dtype=torch.uint8).view(5, 2)
+    blocks = EpochBlocks([shards(torch.zeros(5, 2))], [labels])
+    assert blocks.labels[0].tolist() == [[6, 7], [8, 9]]
+    assert blocks.present == [list(range(10))]
+    by_row = EpochBlocks([shards(torch.zeros(5, 2))], [labels[:, :1]])
+    assert by_row.labels[0].tolist() == [[6, 6], [8, 8]]
+
+
+def test_a_part_of_a_tensor_in_shards_stands_for_the_whole(shards) -> None:
+    tensor, part = shards(torch.zeros(2, 5).t()), torch.ones(2, 2)
+    whole = with_part(tensor, part)
+    assert (whole.device_mesh, whole.placements) == (tensor.device_mesh, tensor.placements)
+    assert (whole.shape, whole.stride()) == ((5, 2), tensor.stride())
+    assert torch.equal(local(whole), part)
+    assert with_part(torch.zeros(2, 2), part) is part

@@ -308,3 +308,13 @@ def test_magma_is_that_of_others_given_the_same_masks(base: str, monkeypatch: py
         train(theirs, other, range(step, step + 1))
         train(ours, optimizer, range(step, step + 1))
         torch.testing.assert_close(vector(ours), vector(theirs), rtol=0, atol=1e-7)  # their scores are of float32
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 5])
+def test_a_rescaled_block_goes_as_many_times_as_far_as_there_are_blocks(num_blocks: int) -> None:
+    p = nn.Parameter(torch.zeros(10))
+    p.grad = torch.ones(10)
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.25), num_blocks, rescale=True)
+    (labels,) = optimizer.epoch_blocks().labels
+    optimizer.step()
+    assert torch.equal(p, torch.where(labels == 0, -0.25 * num_blocks, 0.0))
