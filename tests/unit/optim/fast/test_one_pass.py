@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -202,3 +203,13 @@ def test_a_step_in_one_pass_moves_the_block_and_nothing_else(mask: str) -> None:
     (labels,) = optimizer.epoch_blocks().labels
     assert one_pass.step_in_one_pass(optimizer.base, optimizer.epoch_blocks(), 1, mask)
     assert torch.equal(p, torch.where(labels == 1, -0.25, 0.0))
+
+
+def test_a_loop_is_given_the_block_in_the_type_of_the_labels_and_a_zero_in_that_of_the_numbers() -> None:
+    p = nn.Parameter(torch.zeros(10))
+    p.grad = torch.ones(10)
+    optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.25), 2)
+    one = one_pass.pass_over(optimizer.base, optimizer.param_groups[0], [p], optimizer.epoch_blocks(), ("update", 1))
+    block, zero = one.arguments[2:4]
+    assert (block, zero) == (1, 0)
+    assert (type(block), type(zero)) == (np.uint8, np.float32)
