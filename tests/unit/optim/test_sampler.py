@@ -1,17 +1,20 @@
 """Within an epoch every sample meets every block exactly once; epochs differ; a state resumes anywhere."""
 
+import warnings
 from collections import Counter
 from itertools import chain
 
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader, TensorDataset
 
 from bcsc import BlockCyclicSampler, RankSampler
 from bcsc.choices import SAMPLES
-from bcsc.errors import InvalidArgumentError, StateMismatchError
+from bcsc.errors import DriftWarning, InvalidArgumentError, StateMismatchError
 
 sizes = st.tuples(st.integers(1, 60), st.integers(1, 70), st.integers(1, 6))
 
@@ -270,3 +273,29 @@ def test_a_trainer_finds_the_sampler_of_the_batch_sampler() -> None:
     sampler = BlockCyclicSampler(12, 4, 2)
     assert sampler.sampler is sampler
     assert RankSampler(sampler, 0, 2).sampler is sampler
+
+
+def test_a_new_sampler_has_given_nothing() -> None:
+    sampler = BlockCyclicSampler(10, 4, 3)
+    assert (sampler.epoch, sampler.start, sampler.begun_at, sampler.given_in(0)) == (0, 0, 0, 0)
+    assert sampler.state_dict()["step"] == 0
+
+
+def test_whole_mini_batches_in_each_of_several_processes_are_warned_of_once() -> None:
+    sampler = BlockCyclicSampler(4, 2, 1)
+    dist.init_process_group("fake", rank=1, world_size=2, store=FakeStore())
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            batches = [list(sampler) for _ in range(2)]
+    finally:
+        dist.destroy_process_group()
+    assert [(warning.category, str(warning.message)) for warning in caught] == [
+        (
+            DriftWarning,
+            "Each of 2 processes takes whole mini-batches from this BlockCyclicSampler. Give each its part: "
+            "RankSampler(batches, rank, num_ranks), in a BlockCyclicLoader, which no trainer divides once more. Where "
+            "all are to see the same samples, as in tensor parallelism: RankSampler(batches, 0, 1).",
+        )
+    ]
+    assert batches == [list(sampler)] * 2

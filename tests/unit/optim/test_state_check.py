@@ -14,7 +14,7 @@ from torch.optim import SGD, Adadelta, Adafactor, Adam, Optimizer, lr_scheduler
 
 import bcsc
 from bcsc.errors import BcscError, StateMismatchError
-from bcsc.optim.state_check import fits_option, is_count, is_safe
+from bcsc.optim.state_check import fits, fits_option, is_count, is_safe, num_stateful, saved_position
 from tests.hostile import VALUES, changed, places
 
 BASES: dict[str, Callable[[Any], Optimizer]] = {
@@ -337,6 +337,26 @@ def test_the_message_names_what_was_expected() -> None:
         r"should be torch.float32 of shape \(2, 3\). Load what state_dict\(\) returned",
     ):
         optimizer.load_state_dict(state)
+
+
+@pytest.mark.parametrize("own", [None, 3, {}, {"epoch": 1}, {"epoch": 1, "step": -1}, {"epoch": 0.5, "step": 0}])
+def test_a_state_has_a_position_of_two_whole_numbers(own: Any) -> None:
+    assert saved_position({"block_cyclic": {"epoch": 0, "step": 7}}) == (0, 7)
+    for wrong in ({"block_cyclic": own}, own):
+        with pytest.raises(StateMismatchError, match="is not of this optimizer: it has no position but"):
+            saved_position(wrong)
+
+
+def test_as_many_parameters_have_a_state_as_have_an_entry_with_something_in_it() -> None:
+    assert num_stateful({"state": {0: {"step": 1}, 1: {}, 2: {"step": 1}, "everywhere": 3}}) == 2
+    assert num_stateful({"state": {}}) == num_stateful({}) == 0
+
+
+@pytest.mark.parametrize("made", ["text", [1], {"a": 1}, True])
+def test_an_entry_of_another_kind_than_tensors_and_numbers_is_replaced_by_one_of_its_kind_only(made: Any) -> None:
+    assert fits(copy.deepcopy(made), made, torch.float32)
+    assert not any(fits(other, made, torch.float32) for other in (None, 1, torch.ones(1), set()))
+    assert all(fits(other, None, torch.float32) for other in (None, 1, torch.ones(1), "text"))
 
 
 SAVED = {base: stepped(build).state_dict() for base, build in BASES.items()}
