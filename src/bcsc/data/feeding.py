@@ -97,7 +97,7 @@ class Feeder(Dataset[tuple[Tensor, int]]):
         With ``overwrite`` some batches are made at once, and their images take the place of those before them in
         memory, which is faster still, for a loop that keeps none and takes no gradient with respect to them.
         """
-        place = self._scale.new_empty(0)
+        place = self._scale.new_empty(0, self.images.shape[1], self.image_size, self.image_size)
         for group in groups_of_images(steps, IMAGES_AT_ONCE):
             wanted = [step.indices[step.part] for step in group]
             indices, draws = torch.cat(wanted).to(self.images.device), self._draws(epoch, group)
@@ -108,7 +108,7 @@ class Feeder(Dataset[tuple[Tensor, int]]):
                 sizes = [len(own) for own in wanted[first : first + len(some)]]
                 own = slice(begin, begin + sum(sizes))
                 if not overwrite or len(place) < sum(sizes):
-                    place = self._scale.new_empty(sum(sizes), self.images.shape[1], self.image_size, self.image_size)
+                    place = self._scale.new_empty(sum(sizes), *place.shape[1:])
                 images = place if len(place) == sum(sizes) else place[: sum(sizes)]
                 if pixels is None:
                     self._feed(indices[own], None if draws is None else draws[own], images)

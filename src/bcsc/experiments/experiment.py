@@ -134,7 +134,9 @@ class Experiment:
             f"at {part_of(self.recipe.epochs, whole.recipe.epochs, 'epoch')}{self.budget_words}",
             f"with {part_of(len(self.seeds), len(whole.seeds), 'seed')}",
         ]
-        return ", ".join([*reach, *other_cuts(whole, self)])
+        subset = self.recipe.subset if self.recipe.subset == whole.recipe.subset else None
+        planned = [f"on the first {subset} training samples"] if subset is not None else []
+        return ", ".join([*reach, *planned, *other_cuts(whole, self)])
 
     @property
     def budget_words(self) -> str:

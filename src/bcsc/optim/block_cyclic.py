@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from bcsc.choices import GRANULARITIES, MASKS, ORDERS, Granularity, Mask, Order
 from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_least, check_choice, check_same_setup
-from bcsc.optim.bases.conduct import Conduct, observed_conduct, settings_of
+from bcsc.optim.bases.conduct import Conduct, learn_conduct, settings_of
 from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
 from bcsc.optim.fast.one_pass import step_in_one_pass
@@ -161,8 +161,7 @@ class BlockCyclic(Optimizer):
     def _step_generally(self, blocks: EpochBlocks) -> None:
         refuse_sparse(p.grad for p in blocks.parameters)
         with given_gradients(self._gradients_outside()):
-            conduct = blocks.derived("conduct", self.conduct) if torch.compiler.is_compiling() else self.conduct()
-            masked_step(self.base, blocks, self.block, self.mask, conduct, factors=self.factors(blocks))
+            masked_step(self.base, blocks, self.block, self.mask, self.conduct(), factors=self.factors(blocks))
 
     def advance(self) -> None:
         """Go to the next inner step without making this one."""
@@ -187,7 +186,7 @@ class BlockCyclic(Optimizer):
         )
         like = old if old is not None and old.is_over(trainable) and old.drawn_from[:2] == (seed, epoch) else None
         self._blocks = EpochBlocks(trainable, labels, drawn_from=drawn_from, like=like)
-        self._blocks.derived("conduct", self.conduct)  # for compiled steps, which cannot look for themselves
+        self.conduct()  # which a compiled step would break its graph for, too
         return self._blocks
 
     def factors(self, blocks: EpochBlocks) -> Factors:
@@ -199,10 +198,8 @@ class BlockCyclic(Optimizer):
 
     def conduct(self) -> Conduct:
         """What the base does with its present settings."""
-        settings = settings_of(self.base)
-        if settings not in self._conducts:
-            self._conducts[settings] = observed_conduct(self.base)
-        return self._conducts[settings]
+        known = self._conducts.get(settings := settings_of(self.base))
+        return learn_conduct(self.base, settings, self._conducts) if known is None else known
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the current epoch's blocks are drawn anew over all parameters."""

@@ -125,7 +125,7 @@ def step_all_and_put_back(base: Optimizer, active: ActiveBlock, conduct: Conduct
     step_unmasked(base, active, conduct)
     active.put_back_outside(by_element)
     for (_, number, value), old in zip(others, before, strict=True):
-        is_stepped = active.blocks.presence[active.block, number]
+        is_stepped = (active.blocks.present_labels[number] == active.block).any()
         value.copy_(torch.where(is_stepped.to(value.device, non_blocking=True), value, old))
 
 

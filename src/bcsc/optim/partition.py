@@ -187,7 +187,7 @@ class EpochBlocks:
         number_of: the place of each of them, by its id.
         labels: for each parameter the labels of the scalars that are here, in their shape and memory layout.
         present: for each parameter the blocks that it has scalars of, here or elsewhere.
-        presence: the same as a table, whether a block (a row) has scalars of a parameter (a column).
+        present_labels: the same in tensors.
         memories: flat memory for the parameters of each device and type. The labels are in it, under ``"labels"``.
         memory_of: for each parameter the one of the memories that it has its place in.
 
@@ -207,8 +207,7 @@ class EpochBlocks:
         self.parameters = list(parameters)
         self.number_of = {id(p): number for number, p in enumerate(self.parameters)}
         self.present = [blocks_among(own) for own in labels] if present is None else list(present)
-        blocks = range(1 + max((block for own in self.present for block in own), default=0))
-        self.presence = torch.tensor([[block in own for own in self.present] for block in blocks])
+        self.present_labels = [torch.tensor(own) for own in self.present]
         self.label_dtype = labels[0].dtype
         self.memories: list[FlatMemory] = memories_for(self.parameters) if like is None else like.memories
         self.memory_of = {i: memory for memory in self.memories for i in memory.indices}

@@ -65,7 +65,8 @@ class Case:
     def numbers(self) -> str:
         """The mean, its interval and the number of seeds, as text, and who guesses or diverged."""
         if not self.values:
-            return "; ".join(["no finished runs", *self.undecidable])
+            none = "no seed that all have finished" if len(self.cells) > 1 else "no finished runs"
+            return "; ".join([none, *self.undecidable])
         interval = "" if math.isinf(self.margin) else f" ± {self.margin:.2f}"
         seeds = len(self.values)
         gain = f"{fmean(self.values):+.2f}{interval} ({seeds} seed{'s' if seeds > 1 else ''})"
@@ -150,7 +151,8 @@ def cases_of(study: Study, saying: Saying) -> list[Case]:
     """What is said, place by place; something of which there are no runs at all stays open."""
     rule = {"over": is_over, "rises": rises_with_blocks, "falls": falls_by}[saying.kind]
     said_of = " over ".join(" and ".join(labels) for labels in (saying.arms, saying.others) if labels)
-    return rule(study, saying) or [Case(f"{said_of}: left out of this study", (), study.caveat)]
+    any_number = said_of.replace("M={M}", "M").replace("{M}", "M")
+    return rule(study, saying) or [Case(f"{any_number}: left out of this study", (), study.caveat)]
 
 
 def cells_called(study: Study, names: Sequence[str]) -> list[Cell]:
@@ -220,7 +222,9 @@ def case_of(
     study: Study, label: str, weights: Mapping[Cell, float], period: Period, *, side: Side = "above", bound: float = 0.0
 ) -> Case:
     """The case that a weighted sum of accuracies lies on a side of a bound."""
-    found = [words for cell in weights for words in (at_chance(study, cell, period), diverged(study, cell)) if words]
+    found = dict.fromkeys(
+        words for cell in weights for words in (at_chance(study, cell, period), diverged(study, cell)) if words
+    )
     return Case(label, paired(study, weights, period), study.caveat, side, bound, tuple(found), tuple(weights))
 
 
@@ -240,7 +244,8 @@ def diverged(study: Study, cell: Cell) -> str:
     """In words, at how many seeds a cell diverged: the seeds that are left would flatter it; empty if at none."""
     runs = study.runs.get(cell, ())
     number = sum(run.summary.state == "diverged" for run in runs)
-    return f"{cell.arm} diverged at {number} of {len(runs)} seeds" if number else ""
+    where = f" with {cell.condition}" if cell.condition else ""
+    return f"{cell.arm} diverged at {number} of {len(runs)} seeds{where}" if number else ""
 
 
 def paired(study: Study, weights: Mapping[Cell, float], period: Period) -> tuple[float, ...]:

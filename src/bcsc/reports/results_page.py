@@ -89,7 +89,8 @@ def study_section(folder: Path, study: Study, page: Path) -> str:
     table = table_of(study)
     about = folder / ABOUT
     heading = about.read_text().strip() if about.exists() else f"## {as_markdown(table.title)}\n\n{study.question}"
-    notes = [f"*{as_markdown(sentence(study.caveat))}*", ""] if study.caveat else []
+    scope = study.caveat or study.reach
+    notes = [f"*{as_markdown(sentence(scope))}*", ""] if scope else []
     links = [" ".join(run_link(run.folder, run.spec.seed, page) for run in runs) for runs in study.runs.values()]
     figure = f"![{folder.name}]({quote(f'{page.stem}/{folder.name}-{ACCURACIES}.svg')})"
     anchor = f'<a id="{quote(folder.name)}"></a>'

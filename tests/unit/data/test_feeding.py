@@ -272,6 +272,15 @@ def test_batches_that_overwrite_each_other_are_the_same():
     assert places[6] < places[7]  # made at once
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_batches_may_begin_with_an_empty_one(layout):
+    fed = Feeder(IMAGES.to(memory_format=layout), LABELS, mean=MEAN, std=STD)
+    steps = [Step(0, torch.arange(0)), Step(1, torch.arange(3))]
+    fed_together = [images.clone() for images, _ in fed.batches(0, steps, overwrite=True)]
+    for images, step in zip(fed_together, steps, strict=True):
+        assert torch.equal(images, fed.batch(step.indices)[0])
+
+
 @pytest.mark.parametrize("size", [IMAGES_FED_AT_ONCE // 4, IMAGES_FED_AT_ONCE // 3, 2 * IMAGES_FED_AT_ONCE])
 def test_batches_take_turns_in_the_memory_of_a_few(size):
     at_once = max(1, IMAGES_FED_AT_ONCE // size)

@@ -1,6 +1,7 @@
 """A plan says what to run; a mistake in it is named by its line and key."""
 
 import re
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -204,6 +205,14 @@ def test_a_plan_that_was_cut_down_by_labels_says_how_many_are_left() -> None:
     assert [(run.cell.condition, run.cell.arm) for run in small.runs()[:2]] == [("noisy", "SGD"), ("noisy", "BCSC M=4")]
     assert small.note == "cut down: 1 of 2 conditions, 2 of 3 arms"
     assert cut_down(small, seeds=[0]).note == "cut down: 1 of 2 seeds, 1 of 2 conditions, 2 of 3 arms"
+
+
+def test_a_plan_on_a_part_of_the_data_says_so_in_its_scope_and_a_smaller_part_as_a_cut() -> None:
+    planned = replace(experiment(), recipe=replace(experiment().recipe, subset=500))
+    assert planned.scope.endswith(", on the first 500 training samples")
+    assert planned.note == ""
+    assert cut_down(planned, subset=100).scope.endswith(", only the first 100 training samples")
+    assert "on the first" not in cut_down(planned, subset=100).scope + experiment().scope
 
 
 def test_a_network_that_is_not_planned_is_named() -> None:

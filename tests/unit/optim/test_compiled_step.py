@@ -99,3 +99,38 @@ def test_under_all_a_step_is_one_graph_once_every_tensor_has_its_state(base: str
     second_epoch = per_step[2 * NUM_BLOCKS :]
     assert second_epoch == [1] * len(second_epoch)
     assert graphs.made <= 10  # not one per step or block
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", ["update", "gradient", "all"])
+@pytest.mark.parametrize("changed", [{"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"weight_decay": 0.1}])
+def test_options_that_change_within_an_epoch_count_in_a_compiled_step(mask: str, changed: dict, fresh_dynamo) -> None:
+    ends = []
+    for is_compiled in (True, False):
+        p = nn.Parameter(torch.linspace(-1, 1, 6))
+        optimizer = bcsc.BlockCyclic(torch.optim.SGD([p], lr=0.1, foreach=True), 2, mask=mask)
+        step = torch.compile(optimizer.step, backend="eager") if is_compiled else optimizer.step
+        for number in range(5):
+            if number == 1:
+                optimizer.param_groups[0].update(changed)
+            p.grad = torch.full((6,), 0.5)
+            step()
+            assert torch.equal(p.grad, torch.full((6,), 0.5))
+        ends.append([p.detach(), *optimizer.state[p].values()])
+    assert len(ends[0]) == len(ends[1])
+    assert all(torch.allclose(*pair) for pair in zip(*ends, strict=True) if pair[0] is not None)
+
+
+@pytest.mark.slow
+def test_a_block_that_nothing_is_in_moves_nothing_in_a_compiled_step(fresh_dynamo) -> None:
+    parameters = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(4))]
+    base = torch.optim.Adagrad(parameters, lr=0.1)
+    optimizer = bcsc.BlockCyclic(base, 50, mask="all", order="bernoulli", granularity="tensor")
+    step = torch.compile(optimizer.step, backend="eager")
+    while any(49 in present for present in optimizer.epoch_blocks().present) or optimizer.block != 49:
+        optimizer.advance()
+    for p in parameters:
+        p.grad = torch.ones_like(p)
+    step()
+    assert all(torch.equal(p, torch.ones_like(p)) for p in parameters)
+    assert [base.state[p]["step"].item() for p in parameters] == [0, 0]

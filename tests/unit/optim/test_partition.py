@@ -154,18 +154,6 @@ def test_a_row_is_a_slice_along_the_first_dimension_of_a_vector_too(shape: tuple
     assert unit_shape(shape, "tensor") == (1,) * len(shape)
 
 
-def test_the_table_of_blocks_says_which_tensor_has_scalars_of_which() -> None:
-    parameters = [torch.zeros(4), torch.zeros(()), torch.zeros(0), torch.zeros(2, 1)]
-    labels = [
-        torch.tensor([2, 0, 0, 2]),
-        torch.tensor(1),
-        torch.tensor([], dtype=torch.int64),
-        torch.tensor([[0], [0]]),
-    ]
-    table = EpochBlocks(parameters, [own.to(torch.uint8) for own in labels]).presence
-    assert table.tolist() == [[bool((own == block).any()) for own in labels] for block in range(3)]
-
-
 @pytest.mark.parametrize("num_blocks", [1, 2**8, 2**8 + 1, 2**15, 2**15 + 1])
 def test_labels_are_of_the_smallest_type_that_holds_them(num_blocks: int) -> None:
     found, *_ = (kind for kind in (torch.uint8, torch.int16, torch.int32) if torch.iinfo(kind).max >= num_blocks - 1)

@@ -178,6 +178,14 @@ def test_an_arm_that_diverged_at_a_seed_decides_nothing_and_is_named(method: str
     assert case.state == "not decided"
     assert len(case.values) == 3 - len(seeds)
     assert case.numbers.endswith(f"; {arm} diverged at {len(seeds)} of 3 seeds")
+    assert case.numbers.startswith("no seed that all have finished; ") == (len(seeds) == 3)
+
+
+def test_a_fall_of_an_arm_that_diverged_says_where_it_did_and_how_often() -> None:
+    study = without(study_in_memory("outliers", as_claimed, seeds=[0, 1], epochs=2), "sgd", {0})
+    (case,) = (case for case in only_rule("robust-to-outliers", study) if "SGD" in case.label)
+    words = case.numbers.split("; ")
+    assert words[1:] == [f"SGD diverged at 1 of 2 seeds with {rate} outliers" for rate in ("no", "15 %")]
 
 
 def test_the_number_of_classes_is_that_of_the_data_sets() -> None:
@@ -300,7 +308,7 @@ def test_what_is_said_of_an_arm_that_was_left_out_stays_open() -> None:
     assert [case.state for case in verdict.cases] == ["holds", "not decided"]
     assert verdict.cases[1].label == "BCSC M=8: left out of this study"
     (case,) = said("BCSC M={M} over SGD", study)
-    assert case.label == "BCSC M={M} over SGD: left out of this study"
+    assert case.label == "BCSC M over SGD: left out of this study"
     one_m = study_in_memory("blocks", as_claimed, arms=["BCSC M=8"], **CUT)
     assert [case.state for case in only_rule("rises-with-m", one_m)] == ["not decided"]
 

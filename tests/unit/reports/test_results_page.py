@@ -59,3 +59,10 @@ def test_a_run_that_cannot_be_read_stops_the_page(tmp_path: Path, capsys: pytest
     assert main(["report", str(tmp_path / "records"), "--markdown", str(tmp_path / "docs.md")]) == 2
     assert "leaves nothing out" in capsys.readouterr().err
     assert not (tmp_path / "docs.md").exists()
+
+
+def test_every_table_says_how_far_it_reaches(text: str) -> None:
+    masks = text.partition('<a id="masks"></a>')[2].partition("| Method |")[0]
+    assert "*In 1 network, at 8 epochs, with 3 seeds, on the first 10000 training samples.*" in masks
+    cut_down = text.partition('<a id="cifar10-10-epochs"></a>')[2].partition("| Method |")[0]
+    assert "*Cut down: 10 of 200 epochs, 1 of 3 networks.*" in cut_down

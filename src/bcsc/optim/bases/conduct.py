@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo  # torch.compiler.disable loads the compiler at once
 from torch.optim import SGD, Optimizer
 
 from bcsc.optim.bases.trial import Trials, step_unnoticed, twin_of, without_trace
@@ -37,16 +38,26 @@ def observed_conduct(base: Optimizer) -> Conduct:
         return Conduct()
 
 
+@_disable_dynamo
+def learn_conduct(base: Optimizer, settings: Hashable, known: dict[Hashable, Conduct]) -> Conduct:
+    """Find out, and keep it with what is known by settings."""
+    known[settings] = observed_conduct(base)
+    return known[settings]
+
+
 def is_distributed(base: Optimizer) -> bool:
     """Whether a step talks to other processes, which do not expect a trial."""
     return type(base).__module__.startswith("torch.distributed.")
 
 
 def settings_of(base: Optimizer) -> Hashable:
-    """What the conduct may depend on: choices, which numbers are zero, and the devices."""
+    """What the conduct may depend on: choices, which numbers are zero, and the devices.
+
+    Not on whether a step can be captured in a graph, which torch's compiler sets as it likes.
+    """
     devices = frozenset(p.device for group in base.param_groups for p in group["params"])
     return devices, *[
-        tuple((name, setting(value)) for name, value in group.items() if name != "params")
+        tuple((name, setting(value)) for name, value in group.items() if name not in ("params", "capturable"))
         for group in base.param_groups
     ]
 

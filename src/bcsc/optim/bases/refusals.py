@@ -32,7 +32,7 @@ def refuse_base(base: Optimizer, mask: Mask) -> None:
         raise UnsupportedOptimizerError(f"{name} {REFUSED}: it has no param_groups. Take the optimizer inside it.")
     refuse_differentiable(base, base.param_groups)
     reasons = [reason for kind, reason in KNOWN.items() if isinstance(base, kind)]
-    reason = reasons[0] if reasons else reason_seen(base, mask)
+    reason = reasons[0] if reasons else reason_not_saved(base) or reason_seen(base, mask)
     if reason is not None:
         raise UnsupportedOptimizerError(f"{name} {REFUSED}: {reason}.")
 
@@ -55,6 +55,13 @@ def refuse_sparse(gradients: Iterable[Tensor | None]) -> None:
                 f"BlockCyclic needs dense gradients, got one of layout {gradient.layout} for a parameter of shape "
                 f"{tuple(gradient.shape)}. Build the layer without sparse=True, or call to_dense() on its gradient."
             )
+
+
+def reason_not_saved(base: Optimizer) -> str | None:
+    """Why what the base saves could not be checked when it is loaded."""
+    if is_distributed(base) or {"state", "param_groups"} <= base.state_dict().keys():
+        return None
+    return "its state dict has no state and param_groups to be checked when it is loaded; take the optimizer inside it"
 
 
 def reason_seen(base: Optimizer, mask: Mask) -> str | None:

@@ -205,3 +205,16 @@ def test_a_base_whose_state_is_shared_out_over_ranks_is_refused_under_all_and_wo
             for optimizer in pair:
                 optimizer.step()
         assert all(map(torch.equal, ours, plain))
+
+
+def test_a_base_whose_state_dict_could_not_be_checked_is_refused_before_anything_is_lost() -> None:
+    class Packed(torch.optim.SGD):
+        def state_dict(self) -> dict:
+            return {"inside": super().state_dict()}
+
+    says = (
+        "^Packed cannot be the base of BlockCyclic: its state dict has no state and param_groups to be checked when "
+        "it is loaded; take the optimizer inside it.$"
+    )
+    with pytest.raises(UnsupportedOptimizerError, match=says):
+        bcsc.BlockCyclic(Packed(parameters(), lr=0.1), 2)
