@@ -299,3 +299,10 @@ def test_whole_mini_batches_in_each_of_several_processes_are_warned_of_once() ->
         )
     ]
     assert batches == [list(sampler)] * 2
+
+
+def test_random_mini_batches_are_never_short_so_that_all_can_be_given_in_parts() -> None:
+    sampler = BlockCyclicSampler(10, 2, 1, samples="random", batches_per_step=4)
+    assert [len(batch) for batch in sampler] == [2] * 8
+    with pytest.raises(InvalidArgumentError, match="has 2 of the 10 samples, too few for batches_per_step=4"):
+        BlockCyclicSampler(10, 2, 1, batches_per_step=4)

@@ -284,6 +284,14 @@ def test_what_torch_lays_out_is_safe(shape: tuple[int, ...]) -> None:
         assert not is_safe([{"a": tensor[:, :1].expand(shape)}])
 
 
+@pytest.mark.filterwarnings("ignore")  # torch is about to give up tensors of another scale
+def test_what_has_no_numbers_of_its_own_in_memory_is_not_safe() -> None:
+    tensor = torch.ones(3)
+    assert is_safe(tensor)
+    for other in (tensor.to_sparse(), tensor.to("meta"), torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)):
+        assert not is_safe(other)
+
+
 def overlapping(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Two tensors with these shapes, of which the last number of one is the first of the other."""
     memory = torch.zeros(x.numel() + y.numel() - 1, dtype=x.dtype)

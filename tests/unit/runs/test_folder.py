@@ -255,3 +255,14 @@ def test_the_files_of_a_run_are_carried_to_a_folder_that_need_not_be_there(tmp_p
     assert replace(elsewhere.read(), folder=folder.path) == folder.read()
     assert (elsewhere.path / NEWEST).read_bytes() == b"weights"
     elsewhere.write_files(folder.files())
+
+
+def test_a_run_that_ended_before_its_first_epoch_needs_no_file_of_epochs(tmp_path: Path) -> None:
+    (write_run(tmp_path, SPEC, state="diverged", epochs_done=0) / "metrics.jsonl").unlink()
+    record = RunFolder(tmp_path).read()
+    assert (record.rows, record.summary.state) == ((), "diverged")
+
+
+def test_a_folder_is_made_with_those_above_it_when_it_is_taken(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "a" / "b").locked():
+        assert (tmp_path / "a" / "b").is_dir()

@@ -18,6 +18,7 @@ from bcsc.runs.record import (
     spec_to_text,
     summarise,
     summary_from_text,
+    summary_to_text,
     table_to_text,
 )
 from bcsc.runs.spec import RunSpec, spec_to_toml
@@ -166,3 +167,11 @@ def test_messages_name_what_is_wrong_with_a_file() -> None:
     summary = json.loads((SAMPLES / "format-3" / "summary.json").read_text())
     with pytest.raises(ValueError, match="^state must be one of running, interrupted, finished, diverged"):
         summary_from_text(json.dumps({**summary, "state": "done"}))
+
+
+@pytest.mark.parametrize("done", [0, 2, 4])
+def test_a_summary_is_read_back_as_it_was_written(done: int) -> None:
+    spec = RunSpec(epochs=4)
+    rows = rows_of(spec, done, plausible_accuracy)
+    summary = summarise(spec, rows, "finished" if done == 4 else "diverged", outliers={"rate": 0.5}, message="so far")
+    assert summary_from_text(summary_to_text(summary)) == summary

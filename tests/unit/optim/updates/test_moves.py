@@ -2,6 +2,7 @@
 
 import copy
 import io
+import re
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -14,7 +15,8 @@ import bcsc
 from bcsc.choices import GRANULARITIES, MASKS
 from bcsc.errors import InvalidArgumentError, StateMismatchError
 from bcsc.optim.partition import draw_blocks
-from bcsc.optim.updates.alignment import alignment
+from bcsc.optim.updates.alignment import Alignment, alignment
+from bcsc.optim.updates.settings import check_moves, checked_exclusion
 
 BASES = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=5e-4),
@@ -318,3 +320,35 @@ def test_a_rescaled_block_goes_as_many_times_as_far_as_there_are_blocks(num_bloc
     (labels,) = optimizer.epoch_blocks().labels
     optimizer.step()
     assert torch.equal(p, torch.where(labels == 0, -0.25 * num_blocks, 0.0))
+
+
+def test_an_order_that_draws_at_every_step_is_told_so_or_nothing() -> None:
+    options = {"rescale": False, "align": False}
+    for order, redraw in (("bernoulli", None), ("bernoulli", 1), ("cyclic", 1), ("cyclic", 2), ("random", 3)):
+        check_moves("update", order, redraw, **options)
+    says = '^order="bernoulli" draws anew at every step, got redraw=2. Leave it out.$'
+    with pytest.raises(InvalidArgumentError, match=says):
+        check_moves("update", "bernoulli", 2, **options)
+
+
+def test_what_is_excluded_is_named_where_the_base_does_not_have_it() -> None:
+    own = [torch.zeros(2), torch.zeros(3, 1)]
+    assert checked_exclusion(own[1], own) == checked_exclusion(iter(own[1:]), own) == (own[1],)
+    named = {"'bias'": "bias", "something of type int": 3, "a tensor of shape (2,)": torch.zeros(2)}
+    for what, wrong in named.items():
+        says = f"^exclude takes parameters of the base, got {re.escape(what)} that is none of them. Give for instance"
+        for exclude in (wrong, [own[0], wrong]):
+            with pytest.raises(InvalidArgumentError, match=says):
+                checked_exclusion(exclude, own)
+
+
+def test_an_alignment_that_does_not_fit_is_named() -> None:
+    parameters = [torch.zeros(2, 3), torch.zeros(4)]
+    kept = Alignment("tensor").state_of(parameters)
+    kept[1]["average"] = torch.zeros(5)
+    says = (
+        r"average in the alignment of parameter 1 is torch.float32 of shape \(5,\), "
+        r"should be torch.float32 of shape \(4,\)\."
+    )
+    with pytest.raises(StateMismatchError, match=says):
+        Alignment("tensor").checked(kept, parameters)
