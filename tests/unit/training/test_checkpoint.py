@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bcsc.distributed.division import Division
 from bcsc.errors import CheckpointError, StateMismatchError
-from bcsc.training.checkpoint import checkpoint_content, digest, read_checkpoint
+from bcsc.training.checkpoint import checked_progress, checkpoint_content, digest, read_checkpoint
 from bcsc.training.trainer import Trainer
 from bcsc.training.watcher import Watcher
 from tests.unit.training.test_trainer import built, interrupted_after, never, with_dropout
@@ -46,7 +46,10 @@ class Hostile:
         return (Path.touch, (self.path,))
 
 
-def test_a_hostile_checkpoint_does_not_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("environment", [{}, {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}], ids=str)
+def test_a_hostile_checkpoint_does_not_run(tmp_path: Path, environment: dict[str, str], monkeypatch) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     mark = tmp_path / "it-ran"
     torch.save({"model": Hostile(mark)}, tmp_path / "checkpoint.pt")
     with pytest.raises(CheckpointError, match="cannot be read"):
@@ -244,3 +247,23 @@ def test_the_version_of_a_module_is_not_taken_from_the_file() -> None:
     state["model"]._metadata = None
     trainer.load_state_dict(state)
     assert torch.equal(trainer.model.state_dict()["0.weight"], state["model"]["0.weight"])
+
+
+def test_what_fits_is_gone_on_from_with_the_random_state_of_its_ranks() -> None:
+    state = interrupted_after(4, built())
+    saved = checked_progress(state, built())
+    assert saved.rank_states is state["rank_states"] is not None
+    assert (saved.rows, saved.seconds, len(saved.losses)) == ([], state["seconds"], 4)
+
+
+@pytest.mark.parametrize("percent", [0.0, 100.0])
+def test_an_epoch_may_have_had_all_right_or_nothing(percent: float) -> None:
+    state = interrupted_after(10, built())
+    changed_row(0, test_accuracy=percent)(state)
+    assert checked_progress(state, built()).rows[0].test_accuracy == percent
+
+
+def test_a_run_that_was_stopped_after_the_last_step_of_an_epoch_fits() -> None:
+    state = interrupted_after(9, built())
+    assert (state["optimizer"]["block_cyclic"]["step"], state["rows"]) == (9, [])
+    assert len(checked_progress(state, built()).losses) == 9

@@ -31,6 +31,7 @@ def test_the_summary_has_the_columns_of_the_papers_tables() -> None:
 
 def test_a_clock_that_stands_still_measures_no_rate() -> None:
     assert per_second(100, 4.0) == 25.0
+    assert per_second(100, 0.5) == 200.0
     assert per_second(100, 0.0) == 0.0
 
 

@@ -409,3 +409,35 @@ def test_nothing_of_a_finished_epoch_is_kept_in_a_state_but_its_row() -> None:
     assert state["seconds"] == 0.0
     assert state["rank_states"] is None
     assert len(state["rows"]) == 3
+
+
+def test_a_seed_and_an_epoch_give_the_dropout_that_they_always_gave() -> None:
+    """Else the records of runs with dropout could not be repeated."""
+    model, seeds = with_dropout(), []
+    model.register_forward_pre_hook(lambda model, _: seeds.append(torch.initial_seed() if model.training else 0))
+    trained(built(model=model, batch_size=20))
+    expected = [7381308281880557283, 3671120577429274725, 1159647630185622182]
+    assert [seed for seed in dict.fromkeys(seeds) if seed] == expected
+
+
+def test_a_loss_is_looked_at_once_and_with_others() -> None:
+    """Looking waits for the device."""
+    trainer, looks = built(batch_size=1), []
+    look = trainer._refuse_divergence
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer_module, "STEPS_BETWEEN_LOOKS", 8)
+        patch.setattr(trainer, "_refuse_divergence", lambda: looks.append(trainer.optimizer.inner_step) or look())
+        trained(trainer)
+    assert looks == [8, 16, 24, 30, 30] * 3
+
+
+def test_divergence_in_the_first_step_of_an_epoch_is_told_by_that_step() -> None:
+    model = network()
+
+    def spoil(model: nn.Module, _inputs: object, scores: Tensor) -> Tensor:
+        return scores * math.nan if model.training and trainer.epoch == 1 else scores
+
+    model.register_forward_hook(spoil)
+    trainer = built(model=model)
+    with pytest.raises(Diverged, match="The loss is nan in epoch 2, inner step 0, block 0"):
+        trained(trainer)
