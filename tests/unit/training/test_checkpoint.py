@@ -46,6 +46,7 @@ class Hostile:
         return (Path.touch, (self.path,))
 
 
+@pytest.mark.filterwarnings("ignore:Environment variable TORCH_FORCE")
 @pytest.mark.parametrize("environment", [{}, {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}], ids=str)
 def test_a_hostile_checkpoint_does_not_run(tmp_path: Path, environment: dict[str, str], monkeypatch) -> None:
     for name, value in environment.items():

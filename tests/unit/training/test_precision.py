@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -216,3 +217,19 @@ def test_the_probe_runs_in_bfloat16(monkeypatch) -> None:
     monkeypatch.setattr(bcsc.models, "build", watched)
     precision.try_bfloat16()
     assert seen == [(name, torch.bfloat16) for name in precision.PROBED_NETWORKS]
+
+
+def test_a_cpu_is_known_by_what_its_system_lists_or_else_by_its_name(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(precision, "Path", lambda _: tmp_path / "cpuinfo")
+    assert precision.machine()["cpu"] == platform.processor()
+    listed = ["model name\t: A CPU", "flags\t\t: amx_bf16", "Features\t: asimd"]
+    (tmp_path / "cpuinfo").write_text("\n".join(["processor\t: 0", *listed, "processor\t: 1", *listed]))
+    assert precision.machine()["cpu"] == "\n".join(listed)
+
+
+def test_the_probe_finds_what_this_process_finds(tmp_path, monkeypatch) -> None:
+    (tmp_path / "found_here_alone.py").touch()
+    monkeypatch.setattr(precision, "PROBE", (sys.executable, "-c", "import found_here_alone"))
+    assert "No module named 'found_here_alone'" in precision.failure_of_probe({})
+    monkeypatch.syspath_prepend(tmp_path)
+    assert precision.failure_of_probe({}) is None

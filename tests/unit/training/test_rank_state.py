@@ -120,3 +120,7 @@ def test_statistics_are_there_exactly_where_several_ranks_have_some() -> None:
     check_rank_states(alone * 2, nn.Linear(2, 3), CPU)
     with pytest.raises(StateMismatchError, match="not tables of"):
         check_rank_states(alone * 2, network(), CPU)
+
+
+def test_a_network_without_statistics_has_nothing_to_average() -> None:
+    assert in_threads(2, lambda ranks: average_buffers(nn.Linear(1, 1), ranks)) == [None, None]
