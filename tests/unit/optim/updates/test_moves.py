@@ -331,6 +331,18 @@ def test_an_order_that_draws_at_every_step_is_told_so_or_nothing() -> None:
         check_moves("update", "bernoulli", 2, **options)
 
 
+@pytest.mark.parametrize("name", ["rescale", "align"])
+def test_moves_are_multiplied_where_the_mask_tells_them_from_the_rest(name: str) -> None:
+    options = {"rescale": False, "align": False}
+    check_moves("update", "cyclic", None, **{**options, name: True})
+    for mask in ("gradient", "all"):
+        check_moves(mask, "cyclic", None, **options)
+        with pytest.raises(InvalidArgumentError, match=f"^{name}=True multiplies .* which mask='{mask}' does not tell"):
+            check_moves(mask, "cyclic", None, **{**options, name: True})
+    with pytest.raises(InvalidArgumentError, match=f"^{name} must be True or False, got 1.$"):
+        check_moves("update", "cyclic", None, **{**options, name: 1})
+
+
 def test_what_is_excluded_is_named_where_the_base_does_not_have_it() -> None:
     own = [torch.zeros(2), torch.zeros(3, 1)]
     assert checked_exclusion(own[1], own) == checked_exclusion(iter(own[1:]), own) == (own[1],)
