@@ -1,6 +1,5 @@
 """Within an epoch every sample meets every block exactly once; epochs differ; a state resumes anywhere."""
 
-import warnings
 from collections import Counter
 from itertools import chain
 
@@ -285,19 +284,11 @@ def test_whole_mini_batches_in_each_of_several_processes_are_warned_of_once() ->
     sampler = BlockCyclicSampler(4, 2, 1)
     dist.init_process_group("fake", rank=1, world_size=2, store=FakeStore())
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with pytest.warns(DriftWarning, match="^Each of 2 processes takes whole mini-batches from this") as caught:
             batches = [list(sampler) for _ in range(2)]
     finally:
         dist.destroy_process_group()
-    assert [(warning.category, str(warning.message)) for warning in caught] == [
-        (
-            DriftWarning,
-            "Each of 2 processes takes whole mini-batches from this BlockCyclicSampler. Give each its part: "
-            "RankSampler(batches, rank, num_ranks), in a BlockCyclicLoader, which no trainer divides once more. Where "
-            "all are to see the same samples, as in tensor parallelism: RankSampler(batches, 0, 1).",
-        )
-    ]
+    assert len(caught) == 1
     assert batches == [list(sampler)] * 2
 
 
