@@ -120,7 +120,7 @@ class Feeder(Dataset[tuple[Tensor, int]]):
 
     def _feed(self, indices: Tensor, draws: Tensor | None, out: Tensor) -> None:
         if not feed_in_one_pass(self.images, indices, draws, (self._scale, self._shift), out):
-            normalise(self._prepared(indices, draws), self._scale, self._shift, out)  # says what is wrong with an index
+            normalise(self._prepared(indices, draws), self._scale, self._shift, out)
 
     def pixels(self, indices: Tensor, epoch: int = 0, step: int = 0) -> Tensor:
         """The images of :meth:`batch` before they are normalised, as bytes."""

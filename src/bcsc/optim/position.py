@@ -26,7 +26,6 @@ class Position:
         check_at_least("epoch", epoch, 0)
         if not (self._restored and epoch == self.epoch):
             self.epoch, self.step = epoch, 0
-            self._restored = False
         self.is_told = True
 
     @property
