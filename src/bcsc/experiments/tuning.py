@@ -26,6 +26,7 @@ DECISIONS_FILE = "decisions.json"
 TUNING, TIMING = "tuning", "timing"  # folders beside the final runs
 TIMED_EPOCHS = 2  # of which the quicker counts: the first also warms up
 NEAR_THE_END = 1.1  # so close to an end of a range, as a ratio, the best may lie beyond it
+LARGEST = 1e12  # that a file can say of an accuracy or of seconds
 CarryOut = Callable[[Sequence[Job]], None]
 
 
@@ -232,5 +233,18 @@ def read_decisions(out: Path) -> dict[Cell, Decision]:
 
 
 def _decision(settings: Any, candidates: Any, seconds_per_epoch: Any, warnings: Any) -> Decision:
-    tried = tuple(Candidate(dict(c["settings"]), tuple(c["accuracies"])) for c in candidates)
-    return Decision(dict(settings), tried, seconds_per_epoch, tuple(warnings))
+    tried = tuple(Candidate(dict(c["settings"]), _accuracies(c["accuracies"])) for c in candidates)
+    seconds = None if seconds_per_epoch is None else _number(seconds_per_epoch)
+    return Decision(dict(settings), tried, seconds, tuple(warnings))
+
+
+def _accuracies(values: Any) -> tuple[float | None, ...]:
+    if not values:
+        raise ValueError("a candidate has no accuracies")
+    return tuple(None if value is None else _number(value) for value in values)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) < LARGEST:
+        raise ValueError("what should be a number is not, or is too large")
+    return float(value)

@@ -1,5 +1,6 @@
 """Rates are chosen on held-out samples with seeds of their own, epochs by the clock; reasons are kept."""
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -322,3 +323,24 @@ def test_the_passes_of_an_epoch_are_those_of_the_method() -> None:
         expected = 1 if method.one_pass else method.num_blocks(8)
         assert passes_of({"method": name, "blocks": 8}, RunSpec()) == expected
     assert set(METHODS_OF_ONE_PASS) <= set(METHODS)
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize("values", [[], [[]], ["50"], [True], [float("nan")], [HUGE], [50.0, "none"], {}, 5])
+def test_accuracies_that_are_none_are_refused_by_file_when_decisions_are_read(tmp_path: Path, values: object) -> None:
+    entry = {"cell": ["lenet4", "", "SGD", 1], "settings": {"lr": 0.1}, "seconds_per_epoch": None, "warnings": []}
+    (tmp_path / DECISIONS_FILE).write_text(
+        json.dumps([{**entry, "candidates": [{"settings": {"lr": 0.1}, "accuracies": values}]}])
+    )
+    with pytest.raises(DamagedRunError, match=DECISIONS_FILE):
+        read_decisions(tmp_path)
+
+
+@pytest.mark.parametrize("seconds", ["1.5", [], True, HUGE, float("inf")])
+def test_seconds_that_are_none_are_refused_by_file_when_decisions_are_read(tmp_path: Path, seconds: object) -> None:
+    entry = {"cell": ["lenet4", "", "SGD", 1], "settings": {}, "candidates": [], "warnings": []}
+    (tmp_path / DECISIONS_FILE).write_text(json.dumps([{**entry, "seconds_per_epoch": seconds}]))
+    with pytest.raises(DamagedRunError, match=DECISIONS_FILE):
+        read_decisions(tmp_path)
