@@ -10,6 +10,7 @@ from bcsc.experiments.experiment import Axis
 from bcsc.experiments.study import Study, read_studies
 from bcsc.files import write_whole
 from bcsc.reports.claims import CLAIMS, Verdict, judge
+from bcsc.reports.decisions import decisions_of
 from bcsc.reports.figures import ACCURACIES, write_figures
 from bcsc.reports.tables import COST_OF_AN_EPOCH, WHAT_IS_SPREAD, as_markdown, markdown_rows, sentence, table_of
 
@@ -94,7 +95,13 @@ def study_section(folder: Path, study: Study, page: Path) -> str:
     links = [" ".join(run_link(run.folder, run.spec.seed, page) for run in runs) for runs in study.runs.values()]
     figure = f"![{folder.name}]({quote(f'{page.stem}/{folder.name}-{ACCURACIES}.svg')})"
     anchor = f'<a id="{quote(folder.name)}"></a>'
-    return "\n".join([anchor, "", heading, "", *notes, *markdown_rows(table, links), "", figure, ""])
+    return "\n".join([anchor, "", heading, "", *notes, *markdown_rows(table, links), *decided(study), "", figure, ""])
+
+
+def decided(study: Study) -> list[str]:
+    """What was tuned or timed before the final runs, if anything was."""
+    table = decisions_of(study)
+    return [] if table is None else ["", " ".join([f"**{table.title}.**", *table.notes]), "", *markdown_rows(table)]
 
 
 def run_link(folder: Path, seed: int, page: Path) -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from bcsc.cli import main
+from bcsc.experiments.experiment import Cell
+from bcsc.experiments.tuning import Candidate, Decision, write_decisions
 from bcsc.reports.results_page import results_page, studies_in
 from tests.run_folders import write_study
 
@@ -66,3 +68,13 @@ def test_every_table_says_how_far_it_reaches(text: str) -> None:
     assert "*In 1 network, at 8 epochs, with 3 seeds, on the first 10000 training samples.*" in masks
     cut_down = text.partition('<a id="cifar10-10-epochs"></a>')[2].partition("| Method |")[0]
     assert "*Cut down: 10 of 200 epochs, 1 of 3 networks.*" in cut_down
+
+
+def test_what_was_tuned_stands_below_the_table_of_its_study(tmp_path: Path) -> None:
+    root = write_study(tmp_path / "records" / "small", "cifar10-deep", epochs=3, seeds=[0], models=["googlenet"])
+    assert "What was decided" not in results_page(studies_in(tmp_path / "records"), tmp_path, tmp_path / "docs.md")
+    tried = (Candidate({"lr": 0.1}, (50.0, 51.0)), Candidate({"lr": 0.2}, (52.0, None)))
+    write_decisions(root, {Cell("googlenet", "", "SGD"): Decision({"lr": 0.1}, tried)})
+    page = results_page(studies_in(tmp_path / "records"), tmp_path, tmp_path / "docs.md")
+    assert page.index("| Method |") < page.index("**What was decided before the final runs.** Chosen by the mean")
+    assert "| lr = 0.1 | 0.1: 50.50 %; 0.2: diverged |" in page
