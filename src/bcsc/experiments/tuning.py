@@ -235,7 +235,7 @@ def read_decisions(out: Path) -> dict[Cell, Decision]:
 def _decision(settings: Any, candidates: Any, seconds_per_epoch: Any, warnings: Any) -> Decision:
     tried = tuple(Candidate(dict(c["settings"]), _accuracies(c["accuracies"])) for c in candidates)
     seconds = None if seconds_per_epoch is None else _number(seconds_per_epoch)
-    return Decision(dict(settings), tried, seconds, tuple(warnings))
+    return Decision(dict(settings), tried, seconds, tuple(map(str, warnings)))
 
 
 def _accuracies(values: Any) -> tuple[float | None, ...]:

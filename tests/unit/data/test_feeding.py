@@ -278,7 +278,7 @@ def test_batches_may_begin_with_an_empty_one(layout):
     steps = [Step(0, torch.arange(0)), Step(1, torch.arange(3))]
     fed_together = [images.clone() for images, _ in fed.batches(0, steps, overwrite=True)]
     for images, step in zip(fed_together, steps, strict=True):
-        assert torch.equal(images, fed.batch(step.indices)[0])
+        assert torch.equal(images, feeder().batch(step.indices)[0])
 
 
 @pytest.mark.parametrize("size", [IMAGES_FED_AT_ONCE // 4, IMAGES_FED_AT_ONCE // 3, 2 * IMAGES_FED_AT_ONCE])

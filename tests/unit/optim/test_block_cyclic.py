@@ -593,3 +593,29 @@ def test_the_scores_of_the_alignment_go_on_where_they_were_saved() -> None:
         step(p, optimizer, number)
         step(other, resumed, number)
     assert torch.equal(p, other)
+
+
+def test_alignment_is_kept_with_the_state_if_it_is_asked_for() -> None:
+    for align in (True, False):
+        optimizer = bcsc.BlockCyclic(sgd(network()), 2, align=align, order="bernoulli")
+        assert ("alignment" in optimizer.state_dict()["block_cyclic"]) == align
+
+
+def test_hooks_before_loading_are_given_the_optimizer_itself() -> None:
+    optimizer, given_to = bcsc.BlockCyclic(sgd(network()), 2), []
+    optimizer.register_load_state_dict_pre_hook(lambda own, _: given_to.append(own))
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert given_to == [optimizer]
+
+
+def test_a_saved_step_beyond_the_end_of_an_epoch_is_refused_and_one_before_it_is_not() -> None:
+    optimizer = bcsc.BlockCyclic(sgd(network()), 2, steps_per_epoch=6)
+    saved = optimizer.state_dict()
+    for step in (5, 6):
+        changed = {**saved, "block_cyclic": {**saved["block_cyclic"], "step": step}}
+        if step == 5:
+            optimizer.load_state_dict(changed)
+            assert optimizer.inner_step == 5
+        else:
+            with pytest.raises(StateMismatchError, match="^The saved step 6 is beyond the 6 of an epoch.$"):
+                optimizer.load_state_dict(changed)

@@ -12,7 +12,8 @@ import bcsc
 from bcsc.choices import GRANULARITIES, MASKS
 from bcsc.distributed.block_gradients import sum_gradients
 from bcsc.distributed.collectives import Ranks
-from bcsc.optim.masking import lent_gradients
+from bcsc.optim.masking import has_begun, lent_gradients, step_all_and_put_back, step_base, step_tensors_of_block
+from bcsc.optim.updates.active_block import ActiveBlock
 from benchmarks.goals.step import MOST_OPERATIONS
 from benchmarks.operations import BASES, counted, network_without_numbers
 from tests.without_numba import without_numba
@@ -225,3 +226,42 @@ def test_what_a_compiled_step_lends_is_in_the_users_own_tensor_and_goes_again(mo
         assert p.grad is gradient
         assert gradient.eq(1).all()
     assert parameters[2].grad is None
+
+
+@pytest.mark.parametrize("base", [torch.optim.Adam, torch.optim.Adagrad, torch.optim.SGD])
+def test_stepping_all_and_putting_back_is_stepping_the_tensors_of_the_block(base: type[torch.optim.Optimizer]) -> None:
+    ends = []
+    for one_way in (step_all_and_put_back, step_tensors_of_block):
+        shapes = [(9, 3), (3,), (2, 1), (1,), ()]  # of the small ones most blocks have nothing
+        parameters = [nn.Parameter(special_tensor(list(shape), torch.float64, "plain", 1)) for shape in shapes]
+        options = {"momentum": 0.9} if base is torch.optim.SGD else {}
+        optimizer = bcsc.BlockCyclic(base(parameters, lr=0.1, **options), 4, mask="all")
+        for number in range(12):
+            for i, p in enumerate(parameters):
+                p.grad = special_tensor(list(p.shape), torch.float64, "plain", 10 * number + i)
+            if number < 4:
+                optimizer.step()  # which makes the state
+            else:
+                active = ActiveBlock(optimizer.epoch_blocks(), optimizer.block)
+                with torch.no_grad():
+                    assert has_begun(optimizer.base, active, optimizer.conduct())
+                    one_way(optimizer.base, active, optimizer.conduct())
+                optimizer.advance()
+        ends.append([x for p in parameters for x in (p.detach(), *optimizer.state[p].values())])
+    for one, other in zip(*ends, strict=True):
+        assert_same(one, other)
+
+
+def test_a_base_that_is_watched_is_stepped_by_its_own_step_in_a_compiled_step_too(monkeypatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    seen = []
+    for is_watched in (True, False):
+        p = nn.Parameter(torch.ones(3))
+        p.grad = torch.ones(3)
+        base = torch.optim.SGD([p], lr=0.5)
+        if is_watched:
+            base.register_step_post_hook(lambda *_: seen.append("stepped"))
+        with torch.no_grad():
+            step_base(base)
+        assert p.tolist() == [0.5] * 3
+    assert seen == ["stepped"]

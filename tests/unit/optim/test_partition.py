@@ -22,6 +22,7 @@ from bcsc.optim.partition import (
     draw_labels,
     label_dtype,
     local,
+    memories_for,
     num_units,
     unit_shape,
     with_part,
@@ -202,3 +203,15 @@ def test_a_part_of_a_tensor_in_shards_stands_for_the_whole(shards) -> None:
     assert (whole.shape, whole.stride()) == ((5, 2), tensor.stride())
     assert torch.equal(local(whole), part)
     assert with_part(torch.zeros(2, 2), part) is part
+
+
+def test_blocks_are_over_the_same_parameters_in_their_order_and_no_others() -> None:
+    one, other, third = (torch.zeros(2) for _ in range(3))
+    blocks = EpochBlocks([one, other], [torch.tensor([0, 1], dtype=torch.uint8)] * 2)
+    assert blocks.is_over([one, other])
+    assert not any(map(blocks.is_over, ([other, one], [one, third], [one], [one, other, third])))
+
+
+def test_parameters_of_other_types_have_memory_of_their_own() -> None:
+    tensors = [torch.zeros(2), torch.zeros(3, dtype=torch.float64), torch.zeros(4)]
+    assert [memory.indices for memory in memories_for(tensors)] == [[0, 2], [1]]

@@ -362,3 +362,12 @@ def test_a_fall_is_described_by_its_bound(words: str) -> None:
     conditions = [cell.condition for cell in study.runs]
     saying = replace(read_saying(f"SGD falls by {words}", ["SGD"], []), conditions=(conditions[0], conditions[-1]))
     assert [case.label for case in cases_of(study, saying)] == [f"LeNet4: SGD falls by {words}"]
+
+
+def test_a_case_names_its_experiment_where_a_claim_is_made_of_two() -> None:
+    claim = next(claim for claim in CLAIMS if claim.name == "bcsc-over-sgd")
+    study = study_in_memory("cifar100", as_claimed, **CUT)
+    for num_experiments in (1, 2):
+        rules = {name: claim.rules[name] for name in ("cifar100", "cifar10")[:num_experiments]}
+        (verdict,) = judge([replace(claim, rules=rules)], [study])
+        assert all(case.label.startswith("cifar100, ") == (num_experiments == 2) for case in verdict.cases)

@@ -177,3 +177,8 @@ def test_a_base_that_is_spread_over_processes_is_not_tried_but_expected_to_do_th
     Spread.__module__ = "torch.distributed.optim.some_optimizer"
     assert observed_conduct(Spread(parameters(), lr=0.1)) == Conduct()
     assert not steps
+
+
+def test_state_that_starts_as_a_parameter_of_two_scalars_is_found() -> None:
+    conduct = observed_conduct(Averaging([nn.Parameter(torch.tensor([0.3, -2.0]))]))
+    assert conduct.starts_as_parameter == frozenset({"average"})

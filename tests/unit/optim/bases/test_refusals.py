@@ -104,7 +104,11 @@ class HasAnOptimizerInside(Optimizer):
 @pytest.mark.parametrize(
     ("kind", "masks", "reason"),
     [
-        (NeedsClosure, MASKS, "its step needs the closure"),
+        (
+            NeedsClosure,
+            MASKS,
+            "its step needs the closure, which BlockCyclic evaluates once before it, to have a gradient to mask",
+        ),
         (Differentiates, MASKS, "its step differentiates the gradient"),
         (HidesItsState, ["all"], "it keeps state that is not in optimizer.state"),
         (HasAnOptimizerInside, ["all"], "it keeps state that is not in optimizer.state"),

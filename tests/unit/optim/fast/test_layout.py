@@ -120,3 +120,11 @@ def test_a_check_that_overlooks_one_thing_in_one_place_is_not_used(overlooked: s
     assert layout.kind_of_likeness.__wrapped__() is Overlooking
     is_overlooked = OVERLOOKED[overlooked]
     assert layout.kind_of_likeness.__wrapped__() is None
+
+
+def test_tensors_lie_like_labels_that_are_in_another_order_and_no_others() -> None:
+    places = layout.Layout([torch.zeros(2, 3, dtype=torch.uint8).t()], torch.float32)
+    turned, straight = torch.ones(2, 3).t(), torch.ones(3, 2)
+    assert places.addresses([turned], [turned + 1]) is not None
+    assert places.addresses([straight], [turned]) is None
+    assert places.addresses([turned], [straight]) is None
