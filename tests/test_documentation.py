@@ -131,6 +131,19 @@ def test_what_wrong_labels_cost_is_what_the_records_say() -> None:
     assert sentence in (ROOT / "README.md").read_text()
 
 
+def test_what_is_left_when_both_are_tuned_is_what_the_records_say() -> None:
+    found = {}
+    for arm in ("sgd", "bcsc-m-8"):
+        runs = list((ROOT / "records" / "tuned-equal-compute" / "runs").glob(f"lenet4-clean-{arm}-seed-*"))
+        summaries = [json.loads((run / "summary.json").read_text()) for run in runs]
+        assert [summary["gradient_evaluations"] for summary in summaries] == [40 * 50_000] * 3
+        found[arm] = fmean(summary["test_accuracy"]["final"] for summary in summaries)
+    sentence = (
+        f"at 40 passes: SGD {found['sgd']:.2f} % and BCSC M = 8 {found['bcsc-m-8']:.2f} % in the end, three seeds"
+    )
+    assert sentence in " ".join((ROOT / "README.md").read_text().split())
+
+
 def test_the_table_on_the_block_parallel_mode_is_that_of_its_records() -> None:
     text, final = (ROOT / "docs" / "distributed.md").read_text(), final_accuracies("mnist-block-parallel", 36)
     for experiment in {name.rpartition("-")[0] for name in final}:
