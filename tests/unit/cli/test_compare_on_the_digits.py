@@ -101,8 +101,8 @@ def test_one_command_goes_from_a_file_to_verdicts_on_tuned_arms(
     assert "lr = 0.05 is the largest that was tried: the best may lie beyond it" in printed
     assert "Lion against BCSC: 12 runs\n" in printed
     assert (
-        " in 1 network, at 2 epochs of the costliest arm and equal gradient evaluations for all, with 3 seeds.\n"
-        in printed
+        " in 1 network, at 2 epochs of the costliest arm and equal gradient evaluations for all, with 3 seeds, "
+        "on the first 250 training samples.\n" in printed
     )
     (study,), damaged = read_studies(out)
     assert not damaged
