@@ -110,7 +110,7 @@ def sgd_kernel(options: SgdOptions, number: str, label: str) -> Kernel:
             p = carray(pointer(addresses[0, t] + start * number_size, zero), length)
             g = carray(pointer(addresses[1, t] + start * number_size, zero), length)
             m = carray(pointer(addresses[2, t] + start * number_size, zero), length)
-            labels = carray(pointer(addresses[3, t] + start * label_size, block), length)
+            labels = carray(pointer(addresses[-1, t] + start * label_size, block), length)
             body = length - length % width
             for tail in range(2):
                 for i in range(body if tail else 0, length if tail else body):

@@ -122,7 +122,7 @@ def pass_of(
     _, recipe, layout, kernel, before_block, after_block = prepared
     states = [base.state[p] for p in parameters] if recipe.state else []  # asking makes an entry
     rows = [[state.get(name) for state in states] for name in recipe.state]  # None before the first step
-    addresses = layout.addresses(parameters, [p.grad for p in parameters], *(rows or [parameters]))  # type: ignore[list-item]
+    addresses = layout.addresses(parameters, [p.grad for p in parameters], *rows)
     counters = recipe.counters(states)
     if addresses is None or counters is None:
         return None

@@ -11,7 +11,7 @@ import bcsc
 from bcsc.choices import MASKS
 from bcsc.kernels import passes
 from bcsc.optim import block_cyclic
-from bcsc.optim.fast import one_pass
+from bcsc.optim.fast import layout, one_pass
 from tests.unit.optim.fast.both_ways import assert_same_outcome, is_taken, steps_of, trained
 from tests.unit.runs import tiny_run
 from tests.without_numba import without_numba
@@ -19,6 +19,7 @@ from tests.without_numba import without_numba
 pytest.importorskip("numba")
 
 BASES = {
+    "plain sgd": partial(torch.optim.SGD, lr=0.1),
     "sgd": partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01),
     "fused sgd": partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=0.01, fused=True),
     "adam": partial(torch.optim.Adam, lr=0.1, weight_decay=0.01, fused=True),
@@ -39,6 +40,19 @@ def test_large_tensors_and_several_threads_give_the_bits_of_the_general_way(base
         torch.set_num_threads(before)
     assert fast.taken[-1]
     assert_same_outcome(fast, general)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_steps_on_tensors_that_are_as_before_do_not_look_at_each_of_them_again(base: str, monkeypatch) -> None:
+    p, looked = nn.Parameter(torch.ones(10)), []
+    fits = layout.Layout._fits
+    monkeypatch.setattr(layout.Layout, "_fits", lambda self, rows: looked.append(rows) or fits(self, rows))
+    optimizer = bcsc.BlockCyclic(BASES[base]([p]), 2)
+    for _ in range(2):
+        steps_of(optimizer, p)
+    before = len(looked)
+    steps_of(optimizer, p)
+    assert 0 < before == len(looked)
 
 
 @pytest.mark.parametrize("base", BASES)
