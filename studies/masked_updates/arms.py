@@ -57,16 +57,16 @@ DECISIVE, OTHERS = tuple(ARMS)[:4], tuple(ARMS)[4:]
 # Base, schedule and arms, the decisive ones first: whenever it is stopped, what is there can be reported.
 STAGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("rmsprop", "constant", DECISIVE),
+    ("adamw", "constant", DECISIVE),
+    ("sgd", "constant", DECISIVE),
     ("rmsprop", "cosine", DECISIVE),
-    ("adamw", "cosine", DECISIVE),
-    ("rmsprop", "cosine", OTHERS),
-    ("sgd", "cosine", DECISIVE),
-    ("adamw", "cosine", OTHERS),
-    ("sgd", "cosine", OTHERS),
+    ("rmsprop", "constant", OTHERS),
+    ("adamw", "constant", OTHERS),
+    ("sgd", "constant", OTHERS),
 )
 
 RATES_PER_DECADE = 5  # a grid of rates: 0.001, 0.0016, 0.0025, 0.004, 0.0063, 0.01, ...
-FIRST_RATE = {"rmsprop": -13, "adamw": -13, "sgd": -3}  # where the search begins, on the grid: 0.0025 and 0.25
+FIRST_RATE = {"rmsprop": -12, "adamw": -12, "sgd": -3}  # where the search begins, on the grid: 0.004 and 0.25
 UNSCALED = 3  # where moves are not rescaled it begins so much further up: half of the units move, by about half
 MOST_RATES = 9  # of an arm
 

@@ -157,13 +157,13 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("records")
     own = LanguageStudy(root, some_text(), TINY, lambda _: None)
     for arm in ("dense", "cyclic, M = 2"):
-        own.carry_out(Cell("sgd", "cosine", arm))
+        own.carry_out(Cell("sgd", "constant", arm))
     return root
 
 
 def test_the_table_says_what_the_records_say(records: Path) -> None:
     lines = tables(records).splitlines()
-    assert lines[0] == "**SGD with momentum, cosine rate**"
+    assert lines[0] == "**SGD with momentum, constant rate**"
     assert len(lines) == 8
     assert lines[-1].startswith("- Does the mask help? cyclic, M = 2 is ")
     assert lines[-1].endswith(" over 3 seeds.")
