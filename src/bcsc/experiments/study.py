@@ -163,12 +163,12 @@ def what_it_computes(spec: RunSpec) -> str:
 
 
 def study_of_others(records: Sequence[RunRecord]) -> Study:
-    """Runs that belong to no experiment, grouped by everything but their seed."""
+    """Runs that belong to no experiment, grouped by everything but their seed; W ranks at once are a method each."""
     settings = [asdict(record.spec) for record in records]
     varying = [name for name in settings[0] if name not in OWN_COLUMNS and len({str(s[name]) for s in settings}) > 1]
     runs: dict[Cell, list[RunRecord]] = {}
     for record in records:
-        runs.setdefault(_cell_of(record.spec, varying), []).append(record)
+        runs.setdefault(_cell_of(record, varying), []).append(record)
     return Study(
         name=OTHER_RUNS,
         title="Other runs",
@@ -182,10 +182,13 @@ def study_of_others(records: Sequence[RunRecord]) -> Study:
     )
 
 
-def _cell_of(spec: RunSpec, varying: Sequence[str]) -> Cell:
+def _cell_of(record: RunRecord, varying: Sequence[str]) -> Cell:
+    spec = record.spec
     blocks = 1 if spec.method == "sgd" else spec.blocks
     arm = spec.method.upper() if blocks == 1 else f"{spec.method.upper()} M={blocks}"
     values = {name: getattr(spec, name) for name in varying if getattr(spec, name) != getattr(DEFAULTS, name)}
+    if spec.parallel == "blocks":
+        values["W"] = record.origin.get("ranks", "unknown")
     label = ", ".join([arm, *(f"{name}={value}" for name, value in values.items())])
     condition = spec.data if spec.outliers == "none" else f"{spec.data}, {spec.outliers}"
     return Cell(spec.model, condition, label, blocks)

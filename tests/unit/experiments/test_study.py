@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down
 from bcsc.experiments.experiment import Cell
 from bcsc.experiments.study import EXPERIMENT_FILE, outermost, read_studies
+from bcsc.runs.folder import ORIGIN
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run, write_study
 
@@ -53,6 +54,21 @@ def test_other_runs_are_told_apart_by_what_differs_between_them_and_from_the_def
     assert {cell.arm: len(runs) for cell, runs in study.runs.items()} == {
         "BCSC M=8": 1,
         "BCSC M=8, lr=0.5": 2,
+    }
+
+
+def test_block_parallel_runs_of_another_number_of_ranks_are_another_method(tmp_path: Path) -> None:
+    for ranks in (2, 4):
+        for seed in (0, 1):
+            write_run(tmp_path / f"{ranks}-{seed}", RunSpec(epochs=2, seed=seed, parallel="blocks"))
+            path = tmp_path / f"{ranks}-{seed}" / ORIGIN
+            path.write_text(json.dumps({**json.loads(path.read_text()), "ranks": ranks}))
+    write_run(tmp_path / "exact", RunSpec(epochs=2))
+    (study,), _ = read_studies(tmp_path)
+    assert {cell.arm: len(runs) for cell, runs in study.runs.items()} == {
+        "BCSC M=8, parallel=blocks, W=2": 2,
+        "BCSC M=8, parallel=blocks, W=4": 2,
+        "BCSC M=8": 1,
     }
 
 
