@@ -1,4 +1,4 @@
-"""The optimizer: one block of the parameters per step, around any dense ``torch.optim`` optimizer."""
+"""The optimizer: one block of the parameters per step, around nearly any ``torch.optim`` optimizer."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ def shared_with_base(name: str) -> Any:
 
 
 class BlockCyclic(Optimizer):
-    """Block-coordinate steps around any dense ``torch.optim`` optimizer; itself a ``torch.optim.Optimizer``.
+    """Block-coordinate steps around nearly any ``torch.optim`` optimizer; itself a ``torch.optim.Optimizer``.
 
     Every epoch all trainable scalars are cut at random into M blocks; every ``step`` moves one of them, the next in
     the cycle. Together with ``BlockCyclicSampler`` this is Algorithm 1 of the paper.

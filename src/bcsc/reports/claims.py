@@ -4,11 +4,12 @@ What a claim says is broken into cases. A case is one number per seed that the c
 bound: the gain of one arm over another, say, lies above zero. The mean over the seeds and its 95 % confidence interval
 (Student's t, the seeds paired) decide: the whole interval on the claimed side and the case holds, on the other side and
 it does not, else it is not decided. One seed has no interval, so it decides nothing, and neither does an arm that
-guesses, or that diverged at a seed. What was found in a part of the experiments holds, or does not hold, so far.
+guesses, or that diverged at a seed, or an average over other epochs than those it is compared with. What was found in a
+part of the experiments holds, or does not hold, so far.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Literal
@@ -36,7 +37,7 @@ class Case:
     caveat: str
     side: Side = "above"
     bound: float = 0.0
-    undecidable: tuple[str, ...] = ()  # arms that guess, or that diverged at a seed, in words
+    undecidable: tuple[str, ...] = ()  # in words: arms that guess or diverged at a seed, averages of other moments
     cells: tuple[Cell, ...] = ()  # whose runs the numbers are from
 
     @property
@@ -222,10 +223,10 @@ def case_of(
     study: Study, label: str, weights: Mapping[Cell, float], period: Period, *, side: Side = "above", bound: float = 0.0
 ) -> Case:
     """The case that a weighted sum of accuracies lies on a side of a bound."""
-    found = dict.fromkeys(
-        words for cell in weights for words in (at_chance(study, cell, period), diverged(study, cell)) if words
-    )
-    return Case(label, paired(study, weights, period), study.caveat, side, bound, tuple(found), tuple(weights))
+    found = [words for cell in weights for words in (at_chance(study, cell, period), diverged(study, cell))]
+    found.append(of_other_moments(study, weights, period))
+    undecidable = tuple(dict.fromkeys(filter(None, found)))
+    return Case(label, paired(study, weights, period), study.caveat, side, bound, undecidable, tuple(weights))
 
 
 def at_chance(study: Study, cell: Cell, period: Period) -> str:
@@ -246,6 +247,14 @@ def diverged(study: Study, cell: Cell) -> str:
     number = sum(run.summary.state == "diverged" for run in runs)
     where = f" with {cell.condition}" if cell.condition else ""
     return f"{cell.arm} diverged at {number} of {len(runs)} seeds{where}" if number else ""
+
+
+def of_other_moments(study: Study, cells: Iterable[Cell], period: Period) -> str:
+    """In words, that averages over a period are not of the same moments, as the cells have other numbers of epochs."""
+    numbers = sorted({run.spec.epochs for cell in cells for run in study.finished.get(cell, ())})
+    if period == "final" or len(numbers) < 2:
+        return ""
+    return f"averages over {' and '.join(map(str, numbers))} epochs are of other moments"
 
 
 def paired(study: Study, weights: Mapping[Cell, float], period: Period) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ from bcsc.reports.curves import (
     loss_limits,
 )
 from bcsc.reports.decisions import decisions_of
-from bcsc.reports.tables import ABOUT_THE_BUDGET, WHAT_IS_SPREAD, table_of
+from bcsc.reports.tables import how_to_read, table_of
 from bcsc.runs.folder import DamagedRun
 from bcsc.runs.record import RunRecord
 from bcsc.runs.spec import spec_to_toml
@@ -133,7 +133,7 @@ def _section(name: str, study: Study, files: Sequence[Path]) -> dict[str, Any]:
         "source": study.source,
         "caveat": study.caveat,
         "compared_by": study.compared_by,
-        "notes": f"{ABOUT_THE_BUDGET[study.budget]} {WHAT_IS_SPREAD}",
+        "notes": " ".join(how_to_read(study)),
         "table": table_of(study),
         "decisions": decisions_of(study),
         "places": [cell.place for cell in study.runs],

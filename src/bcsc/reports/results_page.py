@@ -21,7 +21,9 @@ What was measured of the paper's claims. This page is made from the run folders 
 `make results`; no number in it is typed by hand. The links in the last column of a table lead to the
 runs behind its row: configuration, a line per epoch, origin.
 
-{cost} {spread} Times are left out: the runs were made beside other work, some on other machines.
+{cost} {spread} Beside the points of a claim it is half the 95 % interval. Averages over halves and over all epochs
+compare only methods of as many epochs; at equal gradient evaluations, where they have not, the claims are on what
+training ends with. Times are left out: the runs were made beside other work, some on other machines.
 """
 COMPARED: tuple[Axis, ...] = ("epochs", "gradient_evaluations")  # not seconds, which do not compare between machines
 

@@ -22,7 +22,8 @@ ABOUT_THE_BUDGET: Mapping[Axis, str] = {
     "gradient_evaluations": "All methods had equal gradient evaluations.",
     "seconds": "All methods had equal time on one machine.",
 }
-WHAT_IS_SPREAD = "In tables, ± is the standard deviation over the seeds."
+WHAT_IS_SPREAD = "Beside an accuracy, ± is the standard deviation over the seeds."
+AVERAGES_OF_OWN_EPOCHS = "Averages are over each method's own epochs, which are not of the same moments for all."
 NOTHING = "-"
 LATEX = {
     **{letter: rf"\{letter}" for letter in "%_&#${}"},
@@ -124,13 +125,20 @@ def table_of(study: Study) -> Table:
     ]
     return Table(
         title=", ".join([f"{study.title}: test accuracy (%)", *common]),
-        notes=tuple(sentence(note) for note in (study.caveat, ABOUT_THE_BUDGET[study.budget], WHAT_IS_SPREAD) if note),
+        notes=tuple(sentence(note) for note in (study.caveat, *how_to_read(study)) if note),
         columns=(
             *places,
             Column("Seeds", "count", tuple(_seeds(study, cell) for cell in study.runs)),
             *numbers,
         ),
     )
+
+
+def how_to_read(study: Study) -> list[str]:
+    """What a reader must know of the numbers."""
+    has_other_moments = len({run.spec.epochs for runs in study.finished.values() for run in runs}) > 1
+    own_epochs = [AVERAGES_OF_OWN_EPOCHS] if has_other_moments else []
+    return [ABOUT_THE_BUDGET[study.budget], *own_epochs, WHAT_IS_SPREAD]
 
 
 def columns_of_places(cells: Sequence[Cell]) -> tuple[list[Column], list[str]]:

@@ -49,7 +49,7 @@ class RunSpec:
     model: str = described("lenet4", "the network (bcsc models)")
     method: str = described("bcsc", "sgd, bcd, sbc, sbc-one-pass, rbc, bcsc, one-pass, skip-update or magma")
     blocks: int = described(8, "M, the number of parameter blocks; SGD has one")
-    epochs: int = described(200, "passes in the paper's sense: BCSC sees the data M times in each")
+    epochs: int = described(200, "in the paper's sense: one of BCSC is M passes over the data, one of SGD is one")
     batch_size: int = described(128, "samples per mini-batch")
     optimizer: str = described(
         "sgd", "any optimizer of torch.optim by name, or of an installed package as package.module:Name"

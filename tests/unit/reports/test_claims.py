@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bcsc.data.registry import SOURCES
 from bcsc.experiments.catalog import EXPERIMENTS
-from bcsc.experiments.experiment import NUM_CLASSES
+from bcsc.experiments.experiment import NUM_CLASSES, PERIODS
 from bcsc.experiments.sayings import read_saying
 from bcsc.experiments.study import Study
 from bcsc.reports.claims import CLAIMS, T_95, Case, Verdict, cases_of, claims_of_the_catalog, judge, paired
@@ -140,6 +140,18 @@ def test_an_arm_that_guesses_decides_nothing_and_is_named(name: str, data: str, 
     case = only_rule("bcsc-over-sgd", study_in_memory(name, accuracy, **CUT))[0]
     assert case.state == "not decided"
     assert f"SGD is at chance level: {guessing:.2f} % with {NUM_CLASSES[data]} classes" in case.numbers
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_averages_over_other_numbers_of_epochs_decide_nothing(period: str) -> None:
+    study = study_in_memory("compute", as_claimed, epochs=4)
+    for case in said("BCSC M={M} over SGD, rate/{M}, {M}x epochs", study, period):
+        words = "averages over 4 and 32 epochs are of other moments"
+        assert case.undecidable == (() if period == "final" else (words,))
+        assert (case.state == "not decided") == (period != "final")
+    assert {case.state for case in only_rule("left-at-equal-compute", study)} == {"holds"}
+    same = study_in_memory("cifar10", as_claimed, epochs=4)
+    assert not any(case.undecidable for case in said("BCSC M={M} over SGD", same, period))
 
 
 @pytest.mark.parametrize(("name", "learned"), [("cifar10", 11.81), ("cifar100", 2.99)])

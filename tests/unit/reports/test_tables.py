@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bcsc.experiments.experiment import Cell
 from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.tables import (
+    AVERAGES_OF_OWN_EPOCHS,
     COST_OF_AN_EPOCH,
     Column,
     Score,
@@ -27,7 +28,7 @@ from bcsc.reports.tables import (
     to_markdown,
 )
 from bcsc.runs.spec import RunSpec
-from tests.run_folders import write_run, write_study
+from tests.run_folders import study_in_memory, write_run, write_study
 
 CELL = Cell("lenet4", "", "SGD")
 PDFLATEX = shutil.which("pdflatex")
@@ -71,6 +72,11 @@ def test_every_period_of_every_cell_has_an_entry(study: Study) -> None:
     assert len(entries) == 6 * 4
     assert {entry.values for entry in entries} == {(60.0, 62.0, 64.0)}
     assert next(entry.paper for entry in entries if entry.cell == CELL and entry.period == "final") == 73.24
+
+
+def test_averages_over_other_numbers_of_epochs_are_said_to_be_of_other_moments(study: Study) -> None:
+    assert AVERAGES_OF_OWN_EPOCHS not in table_of(study).notes
+    assert AVERAGES_OF_OWN_EPOCHS in table_of(study_in_memory("compute", by_seed, epochs=2)).notes
 
 
 def test_markdown_has_ours_the_papers_and_the_difference(study: Study) -> None:
