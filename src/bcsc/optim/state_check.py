@@ -8,6 +8,7 @@ makes a step without state, which shows the names, shapes and types, and then on
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -132,8 +133,8 @@ def state_after_a_step(
     stand_in.grad = torch.zeros_like(stand_in)
     twin = twin_of(base, {id(p): stand_in})
     twin._optimizer_load_state_dict_pre_hooks, twin._optimizer_load_state_dict_post_hooks = OrderedDict(), OrderedDict()
-    state = {0: {name: copied(value) for name, value in saved.items()}} if saved else {}
     try:
+        state = {0: {name: copied(value) for name, value in saved.items()}} if saved else {}
         with torch.no_grad(), without_trace(base):
             twin.load_state_dict({"state": state, "param_groups": [{**group, "params": [0]}]})
             step_unnoticed(twin)
@@ -143,8 +144,8 @@ def state_after_a_step(
 
 
 def copied(value: Any) -> Any:
-    """A copy of a tensor; anything else itself."""
-    return value.clone() if isinstance(value, Tensor) else value
+    """A copy with memory of its own, also of tensors in lists and tables; of a tensor its own part of the memory."""
+    return value.clone() if isinstance(value, Tensor) else deepcopy(value)
 
 
 def fits(saved: Any, made: Any, dtype: torch.dtype) -> bool:

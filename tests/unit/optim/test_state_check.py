@@ -195,6 +195,31 @@ def test_what_was_saved_is_loaded_and_not_changed_by_it(base: str) -> None:
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
+class Nested(Optimizer):
+    """Keeps its momentum in a list and in a table, as AggMo, SOAP and Kron do."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            if not state:
+                state["list"], state["table"] = [torch.zeros_like(p)], {"of one": torch.zeros_like(p)}
+            for momentum in (state["list"][0], state["table"]["of one"]):
+                momentum.mul_(0.9).add_(p.grad)
+                p.sub_(0.05 * momentum)
+
+
+def test_tensors_in_lists_and_tables_are_loaded_and_not_changed_by_it() -> None:
+    saved = stepped(Nested).state_dict()
+    before = copy.deepcopy(saved)
+    optimizer = stepped(Nested, steps=1)
+    optimizer.load_state_dict(saved)
+    assert f"{saved}" == f"{before}" == f"{optimizer.state_dict()}"
+
+
 def test_what_a_scheduler_made_of_the_options_is_loaded() -> None:
     optimizer = stepped(BASES["Adam"], steps=0)
     scheduler = lr_scheduler.OneCycleLR(optimizer, max_lr=0.5, total_steps=10)
