@@ -112,6 +112,23 @@ def check_rescaled(optimizer: bcsc.BlockCyclic, num_steps: int) -> None:
         assert_same_bits(state_of(optimizer, parameters), state_of(bare, parameters_of(bare)))
 
 
+def check_continued(build: Callable[[], Optimizer], num_steps: int) -> None:
+    """An optimizer that loads what another has saved goes on as that one does, to the bit."""
+    first, second = build(), build()
+    for step in range(num_steps):
+        set_gradients(parameters_of(first), step)
+        step_with_seed(first, step)
+    with torch.no_grad():
+        for p, saved in zip(parameters_of(second), parameters_of(first), strict=True):
+            p.copy_(saved)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    for step in range(num_steps, 2 * num_steps):
+        for each in (first, second):
+            set_gradients(parameters_of(each), step)
+            step_with_seed(each, step)
+    assert_same_bits(parameters_of(second), parameters_of(first))
+
+
 def step_with_seed(optimizer: Optimizer, seed: int) -> None:
     """For bases that draw."""
     torch.manual_seed(seed)

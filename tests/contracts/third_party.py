@@ -18,7 +18,7 @@ import bcsc
 from bcsc.choices import MASKS
 from bcsc.errors import UnsupportedOptimizerError
 from bcsc.optim.bases.refusals import REFUSED
-from tests.contracts.laws import check_blocks, check_one_block
+from tests.contracts.laws import check_blocks, check_continued, check_one_block
 
 PAGE = Path(__file__).parents[2] / "docs" / "bases.md"
 SHAPES = [(4, 3), (5,)]
@@ -87,8 +87,12 @@ def build(name: str) -> Optimizer:
 
 def outcome(name: str, mask: str) -> str:
     """``"right"`` where every step does what the mask says, or why the base is refused."""
+
+    def in_blocks() -> bcsc.BlockCyclic:
+        return bcsc.BlockCyclic(build(name), num_blocks=3, mask=mask, steps_per_epoch=4)
+
     try:
-        optimizer = bcsc.BlockCyclic(build(name), num_blocks=3, mask=mask, steps_per_epoch=4)
+        optimizer = in_blocks()
     except UnsupportedOptimizerError as error:
         start, _, reason = str(error).partition(f" {REFUSED}: ")
         assert start == name
@@ -97,6 +101,7 @@ def outcome(name: str, mask: str) -> str:
         warnings.simplefilter("ignore")
         check_one_block(build(name), bcsc.BlockCyclic(build(name), num_blocks=1, mask=mask), num_steps=3)
         check_blocks(optimizer, num_steps=6)
+        check_continued(in_blocks, num_steps=3)
     return "right"
 
 
@@ -104,7 +109,8 @@ ABOUT = """Which of the {count} optimizers of
 [pytorch_optimizer](https://pypi.org/project/pytorch_optimizer/) {version} can be the base of
 `BlockCyclic`. *Right* says: with one block it steps as the bare optimizer, to the bit; with three
 blocks every step does what the mask says, compared with a bare step from the same point, and leaves
-the gradients as they were. Everything else is refused when the optimizer is built, by name and for
+the gradients as they were; and what has loaded a saved state goes on as if it had never stopped, to
+the bit. Everything else is refused when the optimizer is built, by name and for
 the reason given here."""
 START = """# Optimizers of pytorch_optimizer
 
