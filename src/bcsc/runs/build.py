@@ -29,6 +29,7 @@ from bcsc.optim.methods import METHODS, build_method
 from bcsc.optim.sampler import BlockCyclicSampler
 from bcsc.runs.batches import FeederData, LoaderData, length_of
 from bcsc.runs.spec import RunSpec
+from bcsc.training.checkpoint import unreadable_class_in
 from bcsc.training.schedule import learning_rate
 from bcsc.training.trainer import Data, LossFunction, Plan, SteppedOptimizer, Trainer
 
@@ -36,6 +37,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     name.lower(): getattr(torch.optim, name) for name in torch.optim.__all__ if name[0].isupper()
 }
 OPTIMIZERS.pop("optimizer", None)
+TAKE_ANOTHER = "Take another optimizer, or a loop of your own."
 
 
 def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tuple[Trainer, DataSet]:
@@ -188,7 +190,7 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     try:
         base: Optimizer = kind(model.parameters(), **options)
         refuse_base(base, spec.mask)
-        try_out(kind, options)
+        try_out(partial(kind, **options), {p.dim() for p in model.parameters()})
     except BcscError:
         raise
     except Exception as error:  # optimizers check options here and there, some in the first step only
@@ -215,13 +217,20 @@ def check_options(options: Mapping[str, Any], taken: Mapping[str, inspect.Parame
             raise InvalidArgumentError(f"The optimizer option {option} must be true or false, got {value!r}.")
 
 
-def try_out(kind: type[Optimizer], options: dict[str, Any]) -> None:
-    """Two steps on zeros: the second is the first with all its state."""
-    parameter = nn.Parameter(torch.zeros(2, 2))
-    parameter.grad = torch.zeros(2, 2)
-    optimizer = kind([parameter], **options)
+def try_out(build: Callable[[list[nn.Parameter]], Optimizer], dimensions: set[int]) -> None:
+    """Two steps on zeros of so many dimensions, the second with all the state; a run must be able to keep that."""
+    parameters = [nn.Parameter(torch.zeros([2] * number)) for number in sorted(dimensions)]
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer = build(parameters)
     for _ in range(2):
         optimizer.step()
+    name, kept = type(optimizer).__name__, unreadable_class_in(optimizer.state_dict())
+    if "lr" not in optimizer.param_groups[0]:
+        raise InvalidArgumentError(f"{name} has no learning rate (lr), which a run sets in every epoch. {TAKE_ANOTHER}")
+    if kept is not None:
+        reason = "which no checkpoint can be read with, as reading one runs no code"
+        raise InvalidArgumentError(f"{name} keeps a {kept}, {reason}. {TAKE_ANOTHER}")
 
 
 def make_plan(

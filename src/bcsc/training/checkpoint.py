@@ -3,6 +3,8 @@
 import hashlib
 import io
 import math
+import pickle
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,6 +34,19 @@ def checkpoint_content(state: Mapping[str, Any], run: str) -> memoryview:
     file = io.BytesIO()
     torch.save({**whole, DIGEST: digest(whole)}, file)
     return file.getbuffer()
+
+
+def unreadable_class_in(state: object) -> str | None:
+    """A class whose objects can be saved but not read, as reading runs no code; None if all can be read."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    try:
+        torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        return named[1] if named else "class that torch does not know"
+    return None
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -133,7 +148,9 @@ def checked_progress(state: Mapping[str, Any], trainer: "Trainer") -> Progress:
     if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
         not_this_runs(f"its seconds are {in_short(seconds)}")
     check_position(state["optimizer"], len(rows), len(losses), trainer)
-    if len(rows) + len(losses) > 0:  # before the first step the rate is the base's own
+    # Before the first step the rate is the base's own. A checkpoint that names its run has been compared with it, and
+    # some bases keep counts and estimates among their options.
+    if len(rows) + len(losses) > 0 and RUN not in state:
         check_saved_options(state["optimizer"], trainer)
     if len(losses) > 0:
         check_rank_states(rank_states, trainer.model, trainer.plan.device)

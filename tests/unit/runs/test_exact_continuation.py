@@ -55,18 +55,28 @@ def test_twenty_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_continues_exactly_after_an_interruption(tmp_path: Path, method: str, monkeypatch) -> None:
+    check_continuation(tmp_path, monkeypatch, 2 if method == "bcd" else 5, method=method)
+
+
+@pytest.mark.parametrize("steps", [5, 40])
+def test_an_optimizer_that_keeps_a_count_among_its_options_continues_exactly(tmp_path, steps: int, monkeypatch) -> None:
+    check_continuation(tmp_path, monkeypatch, steps, optimizer="tests.odd_optimizers:Counting", mask="update")
+
+
+def check_continuation(root: Path, monkeypatch: pytest.MonkeyPatch, steps: int, **settings: str) -> None:
+    """After an interruption after so many steps."""
     from bcsc.errors import Interrupted
     from bcsc.runs import recorder
 
-    tiny_run.train(tmp_path / "whole", method=method, epochs=2, checkpoint_every=None)
-    questions = iter([False] * (2 if method == "bcd" else 5) + [True])
+    tiny_run.train(root / "whole", epochs=2, checkpoint_every=None, **settings)
+    questions = iter([False] * steps + [True])
     with monkeypatch.context() as patch:
         patch.setattr(recorder, "stop_asked_by_signal", lambda: _Answers(questions))
         with pytest.raises(Interrupted, match="all of it is saved"):
-            tiny_run.train(tmp_path / "broken", method=method, epochs=2, checkpoint_every=None)
-    assert json.loads((tmp_path / "broken" / "summary.json").read_text())["state"] == "interrupted"
-    tiny_run.train(tmp_path / "broken", method=method, epochs=2, checkpoint_every=None)
-    assert_same_run(tmp_path / "broken", tmp_path / "whole")
+            tiny_run.train(root / "broken", epochs=2, checkpoint_every=None, **settings)
+    assert json.loads((root / "broken" / "summary.json").read_text())["state"] == "interrupted"
+    tiny_run.train(root / "broken", epochs=2, checkpoint_every=None, **settings)
+    assert_same_run(root / "broken", root / "whole")
 
 
 class _Answers:
