@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from bcsc.errors import InvalidArgumentError
 from bcsc.reports.claims import Case
 from studies.masked_updates.arms import ARMS, SEEDS, STAGES, TUNING_SEED
 from studies.masked_updates.study import EVALUATIONS, Cell, Record, cells, read_run
@@ -93,5 +94,7 @@ def tables(root: Path) -> str:
 
 def with_tables(page: str, made: str) -> str:
     """The page with new tables between the marks."""
+    if BEGIN not in page or END not in page.partition(BEGIN)[2]:
+        raise InvalidArgumentError(f"The page has not the two lines that the tables go between: {BEGIN} and {END}")
     before, rest = page.split(BEGIN)
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.split(END)[1]}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bcsc.errors import DamagedRunError, Interrupted, InvalidArgumentError, check_choice
-from bcsc.experiments.catalog import EXPERIMENTS, cut_down
+from bcsc.experiments.catalog import EXPERIMENTS, cut_down, joined_cut
 from bcsc.experiments.experiment import Cell, Experiment
 from bcsc.experiments.plan_file import at, named_by_line, read_plan
 
@@ -87,6 +87,8 @@ def cuts_in(arguments: argparse.Namespace) -> dict[str, Any]:
 def build_engine(name: str, num_jobs: int | None, address: str | None) -> "Engine":
     """Where the runs are carried out."""
     if name == "ray":
+        if num_jobs is not None:
+            raise InvalidArgumentError("--jobs is for processes here: a Ray cluster runs as many as it has cores for.")
         from bcsc.experiments.campaigns.ray import RayTasks
 
         return RayTasks(address)
@@ -131,10 +133,11 @@ def compare(
     check_subset(experiment)
     check_goes_on(out, experiment)
     engine = engine or build_engine("local", None, None)
-    write_experiment(out, experiment.name, cut, text)
+    joined = joined_with_earlier(out, whole, cut)
+    write_experiment(out, experiment.name, joined, text)
     try:
         with sigterm_as_ctrl_c(), board() as shown:
-            outcomes = carry_out_experiment(experiment, out, engine, shown)
+            outcomes = carry_out_experiment(experiment, cut_down(whole, **joined), out, engine, shown)
     except KeyboardInterrupt as interruption:
         raise Interrupted("interrupted; the same command continues where it stopped") from interruption
     print(outcomes_in_words(outcomes, engine))
@@ -142,10 +145,27 @@ def compare(
     return Comparison(outcomes, judge(CLAIMS, read_studies(out)[0]), page)
 
 
-def carry_out_experiment(experiment: Experiment, out: Path, engine: "Engine", shown: "Board") -> "list[Outcome]":
-    """Decide what the plan leaves open, then carry out the final runs."""
+def joined_with_earlier(out: Path, whole: Experiment, cut: Mapping[str, Any]) -> dict[str, Any]:
+    """How the plan is cut down in a folder, with what was carried out there before; equal time is not had twice."""
+    from bcsc.experiments.study import read_cut, read_experiment
+
+    cut = {name: list(value) if isinstance(value, range | tuple) else value for name, value in cut.items()}
+    try:
+        if whole.budget == "seconds" or read_experiment(out) is None:
+            return cut
+        joined = joined_cut(whole, read_cut(out), cut)
+        cut_down(whole, **joined)
+    except (DamagedRunError, InvalidArgumentError):
+        return cut  # what was there before is not in the plan any more, or cannot be read
+    return joined
+
+
+def carry_out_experiment(
+    experiment: Experiment, joined: Experiment, out: Path, engine: "Engine", shown: "Board"
+) -> "list[Outcome]":
+    """Decide what the plan leaves open, then carry out the final runs; ``joined`` has those of before, too."""
     from bcsc.experiments.campaigns.campaign import CampaignError, Job, last_line, run_campaign, set_others_aside
-    from bcsc.experiments.tuning import decide, with_decisions, write_decisions
+    from bcsc.experiments.tuning import decide, earlier_decisions, with_decisions, write_decisions
 
     def carry_out_first(jobs: "Sequence[Job]") -> None:
         shown.say(f"{experiment.title}: {len(jobs)} runs in {jobs[0].root}, to decide what the plan leaves open")
@@ -158,7 +178,7 @@ def carry_out_experiment(experiment: Experiment, out: Path, engine: "Engine", sh
 
     decisions = decide(experiment, out, carry_out_first)
     if decisions:
-        write_decisions(out, decisions)
+        write_decisions(out, {**earlier_decisions(out, joined), **decisions})
         for cell, decision in decisions.items():
             shown.say(f"{cell.place}, {cell.arm}: {decision.words}")
     experiment = with_decisions(experiment, decisions)

@@ -18,6 +18,15 @@ class Scaled:
 
     power: int
 
+    def of(self, name: str, value: Any, blocks: int) -> Any:
+        """The multiple of a value, which for whole numbers must be one, too."""
+        if type(value) not in (int, float):
+            raise InvalidArgumentError(f"{name} is {value!r} in the recipe, of which there are no multiples.")
+        whole, rest = divmod(value * blocks ** max(self.power, 0), blocks ** max(-self.power, 0))
+        if type(value) is int and rest:
+            raise InvalidArgumentError(f"{name} is {value} in the recipe, which M = {blocks} does not divide.")
+        return whole if type(value) is int else value * blocks**self.power
+
 
 @dataclass(frozen=True)
 class Tuned:
@@ -89,7 +98,7 @@ def variants(arm: Arm, recipe: RunSpec) -> list[tuple[str, int, dict[str, Any]]]
         blocks = settings.pop("M", None) or settings.get("blocks") or (1 if is_plain else recipe.blocks)
         settings["blocks"] = 1 if is_plain else settings.get("blocks", blocks)
         scaled = {name: value for name, value in settings.items() if isinstance(value, Scaled)}
-        settings |= {name: getattr(recipe, name) * blocks**value.power for name, value in scaled.items()}
+        settings |= {name: value.of(name, getattr(recipe, name), blocks) for name, value in scaled.items()}
         found.append((label, blocks, settings))
     return found
 
@@ -130,6 +139,16 @@ def _read_tuned(name: str, how: Any) -> Tuned:
             f"{name} is searched from a low above 0 to a high above it, both with a decimal point."
         )
     return Tuned(low=how["low"], high=how["high"], trials=check_at_least("trials", how["trials"], 2))
+
+
+def check_multiple(name: str, scaled: Scaled, arm: Arm, recipe: RunSpec) -> None:
+    """The recipe must have what an arm has a multiple of, and the multiple must be there for every M of the arm."""
+    if getattr(recipe, name) is None:
+        raise InvalidArgumentError(f"Give {name} in the recipe, of which this one is a multiple.")
+    if arm.settings.get("method", recipe.method) == "sgd" and not arm.numbers_of_blocks:
+        raise InvalidArgumentError("SGD has no blocks. Give the M it is compared with in this arm: M = 8.")
+    for number in arm.numbers_of_blocks or (recipe.blocks,):
+        scaled.of(name, getattr(recipe, name), number)
 
 
 def check_distinct(what: str, values: Collection[object]) -> None:

@@ -4,10 +4,11 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
+from typing import Any
 
 from bcsc.choices import Period
 from bcsc.errors import InvalidArgumentError, check_at_least, check_choice
-from bcsc.experiments.arms import Arm, Tuning
+from bcsc.experiments.arms import Arm, Condition, Scaled, Tuning
 from bcsc.experiments.experiment import PERIODS, Cell, Experiment
 from bcsc.experiments.plan_file import experiment_from_toml
 
@@ -39,6 +40,7 @@ def cut_down(
     full, planned = experiment.recipe.epochs, experiment.models
     if epochs is not None and check_at_least("epochs", epochs, 1) > full:
         raise InvalidArgumentError(f"epochs must be at most the {full} of {experiment.name}, got {epochs}.")
+    refuse_cuts_that_do_not_reach(experiment, {"epochs": epochs, "subset": subset}, blocks or ())
     known = dict.fromkeys([*(model for model in planned if model in (models or planned)), *(models or ())])
     recipe = replace(
         experiment.recipe,
@@ -59,6 +61,33 @@ def cut_down(
     if arms:
         small = replace(small, only_arms=chosen_labels("arm", arms, [cell.arm for cell in small.cells()]))
     return experiment if small == experiment else replace(small, whole=experiment.whole or experiment)
+
+
+def joined_cut(whole: Experiment, earlier: Mapping[str, Any], cut: Mapping[str, Any]) -> dict[str, Any]:
+    """How to cut down to all that either of two cuts leaves, which cut the epochs and samples alike."""
+    uncut = {"models": whole.models, "seeds": whole.seeds, "blocks": whole.blocks, "conditions": (), "arms": ()}
+    joined = {name: value for name, value in cut.items() if name not in uncut}
+    for name, everything in uncut.items():
+        parts = [some.get(name) or everything for some in (earlier, cut)]
+        union = list(dict.fromkeys([*parts[0], *parts[1]])) if all(parts) else []
+        joined |= {name: union} if set(union) != set(everything) else {}
+    return joined
+
+
+def refuse_cuts_that_do_not_reach(
+    experiment: Experiment, numbers: Mapping[str, int | None], blocks: Sequence[int]
+) -> None:
+    """Refuse to cut what an arm or a condition has of its own: it would stay, and the results would say otherwise."""
+    tables: list[Arm | Condition] = [*experiment.arms, *experiment.conditions]
+    for name in [name for name, number in numbers.items() if number is not None]:
+        for each in tables:
+            if name in each.settings and not isinstance(each.settings[name], Scaled):
+                who = f"{each.label!r} has {name} of its own" if each.label else f"the recipe has several {name}"
+                raise InvalidArgumentError(f"{name} cannot be cut down: {who}. Change the plan.")
+    for arm in experiment.arms if blocks else ():
+        is_plain = arm.settings.get("method", experiment.recipe.method) == "sgd"
+        if not is_plain and not arm.numbers_of_blocks:
+            raise InvalidArgumentError(f"blocks do not reach {arm.label!r}, which has the recipe's. Give it blocks.")
 
 
 def with_fewer_held_out(tuning: Tuning | None, subset: int | None) -> Tuning | None:

@@ -17,6 +17,7 @@ from bcsc.experiments.arms import (
     Tuned,
     Tuning,
     check_distinct,
+    check_multiple,
     read_setting,
     sweep,
 )
@@ -209,6 +210,9 @@ def _settings(table: Mapping[str, Any], place: Place, elsewhere: Collection[str]
             if name in elsewhere:
                 raise InvalidArgumentError(f"{name} has another place. {ELSEWHERE[name]}")
             found[name] = read_setting(name, value, in_arm=place[0] == "arm", in_recipe=place[0] == "recipe")
+            is_of_conditions = place[0] == "condition" or (place[0] == "recipe" and isinstance(found[name], tuple))
+            if is_of_conditions and name in ("method", "blocks"):
+                raise InvalidArgumentError(f"{name} is what arms differ in. Give its values in the arms.")
     return found
 
 
@@ -222,11 +226,8 @@ def _check_arms(experiment: Experiment) -> None:
                     raise InvalidArgumentError(f"{name} is set by a condition too. Leave one of them out.")
                 if name == "epochs" and experiment.budget != "epochs":
                     raise InvalidArgumentError("The budget sets the epochs of every arm. Give epochs in the recipe.")
-                if isinstance(value, Scaled) and getattr(experiment.recipe, name) is None:
-                    raise InvalidArgumentError(f"Give {name} in the recipe, of which this one is a multiple.")
-                is_plain = arm.settings.get("method", experiment.recipe.method) == "sgd"
-                if isinstance(value, Scaled) and is_plain and not {"M", "blocks"} & set(arm.settings):
-                    raise InvalidArgumentError("SGD has no blocks. Give the M it is compared with in this arm: M = 8.")
+                if isinstance(value, Scaled):
+                    check_multiple(name, value, arm, experiment.recipe)
                 if isinstance(value, Tuned) and experiment.tuning is None:
                     raise InvalidArgumentError("To tune, hold out training samples: [tuning] with validation = 5000.")
 

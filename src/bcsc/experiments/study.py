@@ -97,6 +97,12 @@ def read_experiment(folder: Path) -> Experiment | None:
     return experiment
 
 
+def read_cut(folder: Path) -> dict[str, Any]:
+    """How the experiment in ``folder`` is cut down."""
+    cut: dict[str, Any] = json.loads((folder / EXPERIMENT_FILE).read_text())["cut"]
+    return cut
+
+
 def read_studies(*roots: Path) -> tuple[list[Study], list[DamagedRun]]:
     """Every experiment in the folders, the paper's first and in its order, then the runs that belong to none."""
     roots = outermost(roots)
@@ -111,7 +117,9 @@ def read_studies(*roots: Path) -> tuple[list[Study], list[DamagedRun]]:
             continue
         if experiment is not None:
             inside = [record for record in records if record.folder.is_relative_to(folder)]
-            study = replace(study_of(experiment, inside), folder=folder, decisions=read_decisions(folder))
+            study = replace(study_of(experiment, inside), folder=folder)
+            decided = {cell: one for cell, one in read_decisions(folder).items() if cell in study.runs}
+            study = replace(study, decisions=decided)
             claimed |= {record.folder for runs in study.runs.values() for record in runs}
             before = [folder / name for name in (TUNING, TIMING)]
             claimed |= {run.folder for run in inside if any(run.folder.is_relative_to(path) for path in before)}

@@ -232,6 +232,15 @@ def read_decisions(out: Path) -> dict[Cell, Decision]:
         raise DamagedRunError(f"{path} cannot be read: {error!r}. Run the same command again to rewrite it.") from error
 
 
+def earlier_decisions(out: Path, experiment: Experiment) -> dict[Cell, Decision]:
+    """What was decided in this folder of what the experiment leaves open."""
+    open_ones = [cell for cell, settings in experiment.cells().items() if experiment.undecided(settings)]
+    try:
+        return {cell: decision for cell, decision in read_decisions(out).items() if cell in open_ones}
+    except DamagedRunError:
+        return {}  # it is written anew
+
+
 def _decision(settings: Any, candidates: Any, seconds_per_epoch: Any, warnings: Any) -> Decision:
     tried = tuple(Candidate(dict(c["settings"]), _accuracies(c["accuracies"])) for c in candidates)
     seconds = None if seconds_per_epoch is None else _number(seconds_per_epoch)

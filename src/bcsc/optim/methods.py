@@ -85,5 +85,5 @@ def build_method(
     sampler = BlockCyclicSampler(
         num_samples, batch_size, num_blocks, seed=seed, samples=method.samples, one_pass=method.one_pass
     )
-    options = {"redraw": method.redraw(num_blocks), **method.moves, **options}
-    return BlockCyclic(base, num_blocks, seed=seed, order=method.order, **options), sampler
+    options = {"order": method.order, "redraw": method.redraw(num_blocks), **method.moves, **options}
+    return BlockCyclic(base, num_blocks, seed=seed, **options), sampler

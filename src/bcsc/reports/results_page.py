@@ -46,6 +46,11 @@ def studies_in(root: Path) -> dict[Path, Study]:
     damaged = [run.reason for _, found in groups.values() for run in found]
     if damaged:
         raise InvalidArgumentError(f"A page of results leaves nothing out, but not all can be read: {damaged[0]}")
+    crowded = [folder for folder, (found, _) in groups.items() if len(found) > 1]
+    if crowded:
+        raise InvalidArgumentError(
+            f"{crowded[0]} holds more than one study, or runs that are not of its study. Give each a folder of its own."
+        )
     studies = {folder: study for folder, (found, _) in groups.items() for study in found}
     if not studies:
         raise InvalidArgumentError(f"There are no runs in {root}.")

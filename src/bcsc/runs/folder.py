@@ -34,6 +34,7 @@ CARRIED = (PREVIOUS, NEWEST, SPEC, METRICS, SUMMARY, ORIGIN, OUTLIERS)  # from o
 
 LOCK_ATTEMPTS = 3  # one who only looks whether the folder is busy holds the lock for an instant
 SECONDS_BETWEEN_ATTEMPTS = 0.05
+ASIDE = ".aside-"  # and a number, after the name of a folder that made room for a new one
 WAY_OUT = "Take another folder, or --restart (in Python restart=True) to begin anew and keep this one aside."
 
 T = TypeVar("T")
@@ -187,7 +188,7 @@ class RunFolder:
             return None
         with self.locked() as lock:
             number, path = 1, self.path.resolve()
-            while (aside := path.with_name(f"{path.name}.{number}")).exists():
+            while (aside := path.with_name(f"{path.name}{ASIDE}{number}")).exists():
                 number += 1
             if sys.platform == "win32":
                 lock.close()  # a folder with an open file in it cannot be renamed there
@@ -229,6 +230,11 @@ def read_runs(root: Path) -> tuple[list[RunRecord], list[DamagedRun]]:
 
 
 def run_folders(root: Path) -> list[Path]:
-    """The folders with a file of a run in them, except NAME.1, NAME.2...: those were set aside for a new NAME."""
+    """The folders with a file of a run in them, except those that were set aside for a new one of their name."""
     found = {path.parent for name in RUN_FILES for path in root.rglob(name)}
-    return sorted(folder for folder in found if not (folder.suffix[1:].isdigit() and folder.with_suffix("") in found))
+    return sorted(folder for folder in found if ASIDE not in folder.name or original(folder) not in found)
+
+
+def original(aside: Path) -> Path:
+    """The folder in whose place another one was set aside."""
+    return aside.with_name(aside.name.rpartition(ASIDE)[0])

@@ -86,6 +86,27 @@ def test_a_plan_may_grow_in_the_same_folder_but_not_change(
     assert "lenet4-bcsc-m-8-seed-0: lr was None, is 0.2. Give another --out." in capsys.readouterr().err
 
 
+def test_what_is_added_to_a_folder_joins_what_is_there(plan: Path, tmp_path: Path) -> None:
+    for cut in ({"seeds": range(1)}, {"seeds": [2], "arms": ["SGD"]}, {"seeds": (1,)}):
+        bcsc.compare(plan, tmp_path / "out", **cut)
+    (study,), _ = read_studies(tmp_path / "out")
+    seeds = {cell.arm: [run.spec.seed for run in runs] for cell, runs in study.finished.items()}
+    assert seeds == {"SGD": [0, 1, 2], "BCSC M=8": [0, 1]}
+    assert study.caveat == "5 of 6 runs finished"
+
+
+def test_equal_time_is_not_joined_with_what_was_timed_before(plan: Path, tmp_path: Path) -> None:
+    plan.write_text(f'budget = "seconds"\n{PLAN}')
+    for seed in (0, 1):
+        bcsc.compare(plan, tmp_path / "out", seeds=[seed])
+    assert [run.spec.seed for run in next(iter(read_studies(tmp_path / "out")[0][0].runs.values()))] == [1]
+
+
+def test_jobs_are_not_for_a_ray_cluster(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(plan), "--out", str(tmp_path / "out"), "--engine", "ray", "--jobs", "2"]) == 2
+    assert "--jobs is for processes here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

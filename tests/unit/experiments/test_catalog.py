@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bcsc.errors import InvalidArgumentError
-from bcsc.experiments.catalog import EXPERIMENTS, cut_down, paper_numbers
+from bcsc.experiments.arms import Arm, Condition
+from bcsc.experiments.catalog import EXPERIMENTS, cut_down, joined_cut, paper_numbers
 from bcsc.experiments.experiment import NETWORKS, PERIODS, Cell
 from bcsc.runs.spec import RunSpec
 
@@ -106,6 +109,57 @@ def test_cutting_down_twice_keeps_both_notes() -> None:
 def test_a_cut_that_makes_no_sense_is_refused(cut: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         cut_down(EXPERIMENTS["outliers"], **cut).runs()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arm", "cut", "message"),
+    [
+        ({"epochs": 80}, {"epochs": 2}, "epochs cannot be cut down: 'Mine' has epochs of its own"),
+        ({"epochs": (80, 90)}, {"epochs": 2}, "epochs cannot be cut down"),
+        ({"subset": 500}, {"subset": 100}, "subset cannot be cut down: 'Mine' has subset of its own"),
+        ({"method": "bcsc"}, {"blocks": [2]}, "blocks do not reach 'Mine', which has the recipe's"),
+    ],
+)
+def test_a_cut_that_would_not_reach_an_arm_is_refused(arm: dict, cut: dict, message: str) -> None:
+    experiment = replace(EXPERIMENTS["outliers"], arms=(Arm("Mine", arm), Arm("SGD", {"method": "sgd"})))
+    with pytest.raises(InvalidArgumentError, match=message):
+        cut_down(experiment, **cut)
+    other = {"subset": 100} if "epochs" in cut else {"epochs": 2}
+    assert {getattr(run.spec, *other) for run in cut_down(experiment, **other).runs()} == {*other.values()}
+
+
+def test_a_sweep_in_the_recipe_is_not_cut_down_either() -> None:
+    experiment = replace(EXPERIMENTS["outliers"], conditions=(Condition("", {"epochs": (10, 20)}),))
+    with pytest.raises(InvalidArgumentError, match="the recipe has several epochs"):
+        cut_down(experiment, epochs=2)
+
+
+def test_multiples_of_the_recipes_epochs_are_cut_down_with_them() -> None:
+    assert {run.spec.epochs for run in cut_down(EXPERIMENTS["compute"], epochs=2).runs()} == {2, 16}
+
+
+CUTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "models": st.lists(st.sampled_from(["lenet4", "vgg19", "resnet18"]), min_size=1, unique=True),
+        "seeds": st.lists(st.integers(0, 4), min_size=1, unique=True),
+        "blocks": st.lists(st.sampled_from([2, 4, 8, 16]), min_size=1, unique=True),
+        "conditions": st.lists(st.sampled_from(["no outliers", "15 % outliers"]), min_size=1, unique=True),
+        "arms": st.just(["SGD"]),
+    },
+)
+
+
+@given(CUTS, CUTS)
+def test_joined_cuts_leave_all_that_either_leaves(earlier: dict, later: dict) -> None:
+    whole = EXPERIMENTS["outliers"]
+    joined = cut_down(whole, epochs=2, **joined_cut(whole, earlier, later))
+    names = {run.name for cut in (earlier, later) for run in cut_down(whole, epochs=2, **cut).runs()}
+    assert names <= {run.name for run in joined.runs()}
+    assert joined_cut(whole, earlier, earlier) == joined_cut(whole, joined_cut(whole, earlier, earlier), earlier)
+    assert {run.name for run in cut_down(whole, epochs=2, **joined_cut(whole, earlier, earlier)).runs()} == {
+        run.name for run in cut_down(whole, epochs=2, **earlier).runs()
+    }
 
 
 def test_the_numbers_of_the_paper_are_found_by_cell_and_period() -> None:

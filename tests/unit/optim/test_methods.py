@@ -64,5 +64,7 @@ def test_blocks_come_in_turn_where_the_method_is_cyclic_and_else_in_the_order_of
 
 def test_options_go_to_the_optimizer_and_an_unknown_method_is_refused() -> None:
     assert built("bcsc", mask="all")[0].mask == "all"
+    assert built("bcsc", order="random")[0].order == "random"
+    assert built("bcsc")[0].order == "cyclic"
     with pytest.raises(InvalidArgumentError, match="method must be one of sgd, bcd, .*got 'bscs'. Did you mean 'bcsc'"):
         built("bscs")

@@ -9,7 +9,8 @@ from bcsc.cli import main
 from bcsc.experiments.experiment import Cell
 from bcsc.experiments.tuning import Candidate, Decision, write_decisions
 from bcsc.reports.results_page import results_page, studies_in
-from tests.run_folders import write_study
+from bcsc.runs.spec import RunSpec
+from tests.run_folders import write_run, write_study
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 RECORDS, PAGE = REPOSITORY / "records", REPOSITORY / "docs" / "results.md"
@@ -60,6 +61,14 @@ def test_a_run_that_cannot_be_read_stops_the_page(tmp_path: Path, capsys: pytest
     next(tmp_path.rglob("summary.json")).write_text("{")
     assert main(["report", str(tmp_path / "records"), "--markdown", str(tmp_path / "docs.md")]) == 2
     assert "leaves nothing out" in capsys.readouterr().err
+    assert not (tmp_path / "docs.md").exists()
+
+
+def test_a_folder_with_runs_that_are_not_of_its_study_stops_the_page(tmp_path: Path, capsys) -> None:
+    folder = write_study(tmp_path / "records" / "small", "cifar10-deep", epochs=3, seeds=[0], models=["googlenet"])
+    write_run(folder / "another", RunSpec(epochs=2))
+    assert main(["report", str(tmp_path / "records"), "--markdown", str(tmp_path / "docs.md")]) == 2
+    assert f"{folder} holds more than one study" in capsys.readouterr().err
     assert not (tmp_path / "docs.md").exists()
 
 

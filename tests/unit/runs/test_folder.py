@@ -87,9 +87,14 @@ def test_a_damaged_folder_is_reported_by_path_and_the_others_are_read(tmp_path: 
 
 
 def test_folders_set_aside_are_not_read(tmp_path: Path) -> None:
-    for name in ("a", "a.1", "v1.2"):
+    kept = ["a", "a.5", "b.aside-1", "c-0", "c-0.5", "v1.2"]
+    for name in (*kept, "a.aside-1", "c-0.5.aside-2"):
         write_run(tmp_path / name, SPEC)
-    assert [record.folder.name for record in read_runs(tmp_path)[0]] == ["a", "v1.2"]
+    assert [record.folder.name for record in read_runs(tmp_path)[0]] == kept
+    aside = RunFolder(tmp_path / "a").set_aside()
+    assert aside == tmp_path / "a.aside-2"
+    write_run(tmp_path / "a", SPEC)
+    assert [record.folder.name for record in read_runs(tmp_path)[0]] == kept
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:

@@ -194,6 +194,15 @@ def test_a_page_is_written_anew_between_its_marks(records: Path, tmp_path: Path)
     assert tables(tmp_path) == NOTHING
 
 
+@pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{END}\n{BEGIN}\n"])
+def test_a_page_without_the_marks_is_refused(records: Path, tmp_path: Path, text: str, capsys) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    assert main(["table", "--records", str(records), "--page", str(page)], study_parser) == 2
+    assert "The page has not the two lines" in capsys.readouterr().err
+    assert page.read_text() == text
+
+
 def test_the_table_on_the_page_is_that_of_its_records() -> None:
     page = (ROOT / PAGE).read_text()
     assert with_tables(page, tables(ROOT / RECORDS)) == page

@@ -99,7 +99,7 @@ def test_a_truncated_run_is_set_aside_and_redone_alone(tmp_path: Path, name: str
     damaged.write_bytes(damaged.read_bytes()[:-30])
     assert campaign(jobs) == {"a": "finished", "b": "finished before"}
     assert starts(tmp_path) == ["a", "b", "a"]
-    assert (jobs[0].folder.parent / "a.1" / name).exists()
+    assert (jobs[0].folder.parent / "a.aside-1" / name).exists()
     assert RunFolder(jobs[0].folder).read().is_finished
 
 
