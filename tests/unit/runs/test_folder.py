@@ -247,9 +247,9 @@ def test_a_folder_is_set_aside_under_the_next_number(tmp_path: Path) -> None:
     assert folder.set_aside() is None
     for number in (1, 2, 3):
         write_run(tmp_path / "run", replace(SPEC, seed=number))
-        assert folder.set_aside() == tmp_path / f"run.{number}"
+        assert folder.set_aside() == tmp_path / f"run.aside-{number}"
         assert not folder.path.exists()
-        assert RunFolder(tmp_path / f"run.{number}").read().spec.seed == number
+        assert RunFolder(tmp_path / f"run.aside-{number}").read().spec.seed == number
 
 
 def test_the_files_of_a_run_are_carried_to_a_folder_that_need_not_be_there(tmp_path: Path) -> None:
