@@ -31,9 +31,15 @@ def read_records(root: Path) -> dict[Cell, list[Record]]:
     return found
 
 
+def final_runs(records: Sequence[Record]) -> list[Record]:
+    """Those at the best of the rates that were tried."""
+    tried = [(record.loss, record.run.lr) for record in records if record.run.seed == TUNING_SEED]
+    return [record for record in records if record.run.seed != TUNING_SEED and tried and record.run.lr == min(tried)[1]]
+
+
 def final_losses(records: Sequence[Record]) -> dict[int, float]:
     """The loss of each seed at the chosen rate, if that is chosen."""
-    return {record.run.seed: record.loss for record in records if record.run.seed != TUNING_SEED}
+    return {record.run.seed: record.loss for record in final_runs(records)}
 
 
 def gains_over(other: Mapping[int, float], losses: Mapping[int, float]) -> Case:
@@ -50,7 +56,7 @@ def in_numbers(gains: Case) -> str:
 def row_of(cell: Cell, found: Mapping[Cell, Sequence[Record]]) -> tuple[str, ...]:
     """An arm's line."""
     records, losses = found[cell], final_losses(found[cell])
-    rates = {record.run.lr for record in records if record.run.seed != TUNING_SEED}
+    rates = {record.run.lr for record in final_runs(records)}
     tried = sorted(record.run.lr for record in records if record.run.seed == TUNING_SEED)
     dense = {} if cell.arm == "dense" else final_losses(found[cell._replace(arm="dense")])
     return (
@@ -69,8 +75,12 @@ def findings_of(own: Sequence[Cell], found: Mapping[Cell, Sequence[Record]]) -> 
     findings = []
     for question, pairs in QUESTIONS.items():
         for arm, other in pairs:
-            gains = gains_over(losses.get(other, {}), losses.get(arm, {}))
-            if len(gains.values) > 1:
+            own_losses, other_losses = losses.get(arm, {}), losses.get(other, {})
+            gains = gains_over(other_losses, own_losses)
+            diverged = [name for name, some in ((arm, own_losses), (other, other_losses)) if math.inf in some.values()]
+            if diverged:
+                findings.append(f"{question} {' and '.join(diverged)} diverged at a seed, which decides nothing.")
+            elif len(gains.values) > 1:
                 state = {"holds": "better than", "does not hold": "worse than"}.get(gains.state, "not told apart from")
                 findings.append(
                     f"{question} {arm} is {state} {other}: {in_numbers(gains)} over {len(gains.values)} seeds."
@@ -96,5 +106,5 @@ def with_tables(page: str, made: str) -> str:
     """The page with new tables between the marks."""
     if BEGIN not in page or END not in page.partition(BEGIN)[2]:
         raise InvalidArgumentError(f"The page has not the two lines that the tables go between: {BEGIN} and {END}")
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.split(END)[1]}"
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}"

@@ -131,13 +131,14 @@ def compare(
     experiment = cut_down_to(whole, cut)
     out = Path(out) if out is not None else Path("results") / experiment.name
     check_subset(experiment)
-    check_goes_on(out, experiment)
+    cut = joined_with_earlier(out, whole, cut)
+    joined = cut_down(whole, **cut)
+    check_goes_on(out, experiment, joined, is_own=text is not None)
     engine = engine or build_engine("local", None, None)
-    joined = joined_with_earlier(out, whole, cut)
-    write_experiment(out, experiment.name, joined, text)
+    write_experiment(out, experiment.name, cut, text)
     try:
         with sigterm_as_ctrl_c(), board() as shown:
-            outcomes = carry_out_experiment(experiment, cut_down(whole, **joined), out, engine, shown)
+            outcomes = carry_out_experiment(experiment, joined, out, engine, shown)
     except KeyboardInterrupt as interruption:
         raise Interrupted("interrupted; the same command continues where it stopped") from interruption
     print(outcomes_in_words(outcomes, engine))
@@ -169,6 +170,7 @@ def carry_out_experiment(
 
     def carry_out_first(jobs: "Sequence[Job]") -> None:
         shown.say(f"{experiment.title}: {len(jobs)} runs in {jobs[0].root}, to decide what the plan leaves open")
+        set_others_aside(jobs, shown)
         failed = [outcome.job for outcome in run_campaign(jobs, engine, shown) if outcome.state == "failed"]
         if failed:
             raise CampaignError(
@@ -254,11 +256,10 @@ def specs_of(experiment: Experiment) -> "dict[Cell, RunSpec]":
     }
 
 
-def check_goes_on(out: Path, wanted: Experiment) -> None:
-    """Refuse a folder that holds other runs than the wanted ones; more seeds, networks or arms are welcome."""
-    from bcsc.experiments.study import read_experiment
+def check_goes_on(out: Path, wanted: Experiment, joined: Experiment, *, is_own: bool) -> None:
+    """Refuse a folder of other runs than the wanted ones, alone or with what was there; more of them are welcome."""
+    from bcsc.experiments.study import PLAN_FILE, read_experiment
     from bcsc.runs.folder import SPEC
-    from bcsc.runs.spec import differences
 
     what = "a file" if out.is_file() else "the folder of one run" if (out / SPEC).exists() else None
     if what:
@@ -269,12 +270,21 @@ def check_goes_on(out: Path, wanted: Experiment) -> None:
         return  # it is written anew
     if earlier is None:
         return
-    changed = differences(earlier.recipe, wanted.recipe)
-    before = {planned.name: planned.spec for planned in earlier.runs()}
-    for planned in wanted.runs():
-        if not changed and planned.name in before:
-            changed = [f"{planned.name}: {text}" for text in differences(before[planned.name], planned.spec)]
+    changed = changes(replace(earlier, decided={}), joined) or changes(wanted, joined)
+    if is_own != (out / PLAN_FILE).exists():
+        changed = [f"they are of {'a plan of the package' if is_own else 'a plan of your own'}"]
     if earlier.name != wanted.name:
         changed = [f"the experiment was {earlier.name}, is {wanted.name}"]
     if changed:
         raise InvalidArgumentError(f"{out} holds other runs: {'; '.join(changed)}. Give another --out.")
+
+
+def changes(before: Experiment, after: Experiment) -> list[str]:
+    """Where two experiments have other recipes, or one of them another setting of the same cell."""
+    from bcsc.runs.spec import differences
+
+    changed, specs = differences(before.recipe, after.recipe), specs_of(after)
+    for cell, spec in specs_of(before).items():
+        if not changed and cell in specs:
+            changed = [f"{cell.name}: {text}" for text in differences(spec, specs[cell])]
+    return changed

@@ -22,10 +22,12 @@ class Scaled:
         """The multiple of a value, which for whole numbers must be one, too."""
         if type(value) not in (int, float):
             raise InvalidArgumentError(f"{name} is {value!r} in the recipe, of which there are no multiples.")
+        if RunSpec.__annotations__[name] not in (int, int | None):
+            return value * blocks**self.power
         whole, rest = divmod(value * blocks ** max(self.power, 0), blocks ** max(-self.power, 0))
-        if type(value) is int and rest:
+        if rest:
             raise InvalidArgumentError(f"{name} is {value} in the recipe, which M = {blocks} does not divide.")
-        return whole if type(value) is int else value * blocks**self.power
+        return whole
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def read_setting(name: str, value: Any, *, in_arm: bool, in_recipe: bool) -> Any
         return value
     if list(value) == ["tune"] and (in_arm or in_recipe) and name not in ("M", "blocks"):
         return _read_tuned(name, value["tune"])
-    if len(value) == 1 and in_arm and value.get("times", value.get("over")) == "M":
+    if len(value) == 1 and in_arm and value.get("times", value.get("over")) == "M" and name not in ("M", "blocks"):
         return Scaled(1 if "times" in value else -1)
     raise InvalidArgumentError(
         f'{name} may be a value or a list; in an arm or the recipe {{ tune = [...] }}, and in an arm {{ times = "M" }} '

@@ -194,7 +194,8 @@ def _labelled(kind: str, index: int, table: Any, shared: Settings) -> tuple[str,
     with at(kind, index, "label"):
         if not isinstance(label, str):
             raise InvalidArgumentError(f"The {kind} must have a label, a text, got {label!r}.")
-        names = [*settings, *(["M"] if "blocks" in settings else [])]
+        names = [name for name, value in settings.items() if not isinstance(value, Scaled | Tuned)]
+        names += ["M"] if "blocks" in settings else []
         for word in re.findall(r"\{(.*?)\}", label):
             check_choice("What a label names in braces", word, names)
     return label, settings

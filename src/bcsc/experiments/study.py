@@ -174,9 +174,9 @@ def study_of_others(records: Sequence[RunRecord]) -> Study:
     """Runs that belong to no experiment, grouped by everything but their seed; W ranks at once are a method each."""
     settings = [asdict(record.spec) for record in records]
     varying = [name for name in settings[0] if name not in OWN_COLUMNS and len({str(s[name]) for s in settings}) > 1]
-    runs: dict[Cell, list[RunRecord]] = {}
-    for record in records:
-        runs.setdefault(_cell_of(record, varying), []).append(record)
+    runs: dict[Cell, dict[str, RunRecord]] = {}
+    for record in records:  # of several that are to give the same numbers one counts
+        runs.setdefault(_cell_of(record, varying), {})[what_it_computes(record.spec)] = record
     return Study(
         name=OTHER_RUNS,
         title="Other runs",
@@ -184,8 +184,8 @@ def study_of_others(records: Sequence[RunRecord]) -> Study:
         source="",
         note="",
         scope="",
-        num_planned=len(records),
-        runs={cell: tuple(group) for cell, group in runs.items()},
+        num_planned=sum(map(len, runs.values())),
+        runs={cell: tuple(group.values()) for cell, group in runs.items()},
         paper={},
     )
 
@@ -195,6 +195,8 @@ def _cell_of(record: RunRecord, varying: Sequence[str]) -> Cell:
     blocks = 1 if spec.method == "sgd" else spec.blocks
     arm = spec.method.upper() if blocks == 1 else f"{spec.method.upper()} M={blocks}"
     values = {name: getattr(spec, name) for name in varying if getattr(spec, name) != getattr(DEFAULTS, name)}
+    if spec.validation is not None:
+        values["validation"] = spec.validation  # measured on samples that were held out
     if spec.parallel == "blocks":
         values["W"] = record.origin.get("ranks", "unknown")
     label = ", ".join([arm, *(f"{name}={value}" for name, value in values.items())])

@@ -11,6 +11,7 @@ part of the experiments holds, or does not hold, so far.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -39,6 +40,7 @@ class Case:
     bound: float = 0.0
     undecidable: tuple[str, ...] = ()  # in words: arms that guess or diverged at a seed, averages of other moments
     cells: tuple[Cell, ...] = ()  # whose runs the numbers are from
+    folders: tuple[Path, ...] = ()  # of those runs
 
     @property
     def margin(self) -> float:
@@ -173,9 +175,14 @@ def is_over(study: Study, saying: Saying) -> list[Case]:
         for cell in cells_called(study, saying.arms)
         for name in saying.others
         for other in cells_called(study, [name])
-        if other.place == cell.place and ("{M}" not in name or other.blocks == cell.blocks)
+        if other.place == cell.place and (other.blocks == cell.blocks or not are_by_m(study, cell, name))
         for period in saying.periods
     ]
+
+
+def are_by_m(study: Study, cell: Cell, other: str) -> bool:
+    """Whether the labels of an arm and of another have their M in them, in the plan."""
+    return "{M}" in other and "{M}" in study.arm_labels.get(cell.arm, "")
 
 
 def rises_with_blocks(study: Study, saying: Saying) -> list[Case]:
@@ -226,7 +233,9 @@ def case_of(
     found = [words for cell in weights for words in (at_chance(study, cell, period), diverged(study, cell))]
     found.append(of_other_moments(study, weights, period))
     undecidable = tuple(dict.fromkeys(filter(None, found)))
-    return Case(label, paired(study, weights, period), study.caveat, side, bound, undecidable, tuple(weights))
+    folders = tuple(run.folder for cell in weights for run in study.runs.get(cell, ()))
+    values = paired(study, weights, period)
+    return Case(label, values, study.caveat, side, bound, undecidable, tuple(weights), folders)
 
 
 def at_chance(study: Study, cell: Cell, period: Period) -> str:

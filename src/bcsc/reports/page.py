@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from itertools import groupby
 from pathlib import Path
@@ -47,7 +47,7 @@ def page_of(
 
     names = distinct([verdict.claim.name for verdict in verdicts])
     claims = {f"claim-{name}": verdict for name, verdict in zip(names, verdicts, strict=True)}
-    behind = {anchor: runs_behind(verdict, studies.values()) for anchor, verdict in claims.items()}
+    behind = {anchor: runs_behind(verdict) for anchor, verdict in claims.items()}
     sections = [_section(name, study, files.get(name, ())) for name, study in studies.items()]
     runs = [
         _run(run, cell.arm, [anchor for anchor, folders in behind.items() if run.folder in folders])
@@ -90,11 +90,9 @@ def distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-def runs_behind(verdict: Verdict, studies: Iterable[Study]) -> set[Path]:
+def runs_behind(verdict: Verdict) -> set[Path]:
     """The folders of the runs whose numbers decide."""
-    cells = {cell for case in verdict.cases for cell in case.cells}
-    tested = [study for study in studies if study.name in verdict.claim.rules]
-    return {run.folder for study in tested for cell in cells for run in study.runs.get(cell, ())}
+    return {folder for case in verdict.cases for folder in case.folders}
 
 
 def _environment() -> "Environment":

@@ -193,6 +193,7 @@ class RunFolder:
             if sys.platform == "win32":
                 lock.close()  # a folder with an open file in it cannot be renamed there
             path.rename(aside)
+            self.path = path  # what led there, such as the working directory, may lead to the renamed one
         return aside
 
     def _read(self, name: str, parse: Callable[[str], T]) -> T:

@@ -49,6 +49,12 @@ def refuse_other_run(state: Mapping[str, Any], spec: RunSpec) -> None:
         raise StateMismatchError(f"It is of another run: {'; '.join(changed)}.")
 
 
+def num_rows(state: Mapping[str, Any]) -> int | None:
+    """After how many epochs a checkpoint was made, if it says so."""
+    rows = state.get("rows")
+    return len(rows) if isinstance(rows, list) else None
+
+
 class Recorder:
     """Keeps the folder of a run in step with its trainer. The checkpoint leads; all other files follow from it.
 
@@ -76,7 +82,7 @@ class Recorder:
             self.ranks.from_first(lambda: self._take_folder(stack, restart))
             ended = self.ranks.from_first(lambda: ended_run(self.folder, self.spec))
             state = self.ranks.from_first(self._read_checkpoint)
-            if ended is not None and state is not None:
+            if ended is not None and state is not None and num_rows(state) == ended.summary.epochs_done:
                 self._restore(state)
                 return ended.summary
             self._begin_or_continue(state)

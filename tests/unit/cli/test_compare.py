@@ -8,6 +8,7 @@ import pytest
 
 import bcsc
 from bcsc.cli import main
+from bcsc.experiments.catalog import plan_text
 from bcsc.experiments.study import EXPERIMENT_FILE, PLAN_FILE, read_studies
 
 pytestmark = pytest.mark.usefixtures("quick_campaigns")
@@ -83,7 +84,7 @@ def test_a_plan_may_grow_in_the_same_folder_but_not_change(
     assert "6 finished before, 3 finished" in capsys.readouterr().out
     plan.write_text(PLAN.replace("blocks = [8]", "blocks = [8]\nlr = 0.2"))
     assert main(command) == 2
-    assert "lenet4-bcsc-m-8-seed-0: lr was None, is 0.2. Give another --out." in capsys.readouterr().err
+    assert "lenet4-bcsc-m-8: lr was None, is 0.2. Give another --out." in capsys.readouterr().err
 
 
 def test_what_is_added_to_a_folder_joins_what_is_there(plan: Path, tmp_path: Path) -> None:
@@ -93,6 +94,38 @@ def test_what_is_added_to_a_folder_joins_what_is_there(plan: Path, tmp_path: Pat
     seeds = {cell.arm: [run.spec.seed for run in runs] for cell, runs in study.finished.items()}
     assert seeds == {"SGD": [0, 1, 2], "BCSC M=8": [0, 1]}
     assert study.caveat == "5 of 6 runs finished"
+
+
+def test_what_would_change_the_epochs_of_equal_gradients_does_not_join(plan: Path, tmp_path: Path, capsys) -> None:
+    plan.write_text(f'budget = "gradient evaluations"\n{PLAN}')
+    bcsc.compare(plan, tmp_path / "out")
+    content = (tmp_path / "out" / EXPERIMENT_FILE).read_text()
+    for blocks in ("4", "16"):
+        command = ["compare", str(plan), "--out", str(tmp_path / "out"), "--blocks", blocks]
+        assert main([*command, "--arms", f"BCSC M={blocks}"]) == 2
+        assert "epochs was" in capsys.readouterr().err
+    assert (tmp_path / "out" / EXPERIMENT_FILE).read_text() == content
+
+
+def test_a_plan_of_ones_own_and_one_of_the_package_do_not_share_a_folder(tmp_path: Path, capsys) -> None:
+    own = tmp_path / "outliers.toml"
+    own.write_text(plan_text("outliers"))
+    cut = ["--epochs", "1", "--seeds", "0", "--arms", "SGD", "--out", str(tmp_path / "out")]
+    assert main(["compare", str(own), *cut]) == 0
+    assert main(["reproduce", "outliers", *cut]) == 2
+    assert "holds other runs: they are of a plan of your own" in capsys.readouterr().err
+
+
+def test_what_is_timed_or_tuned_otherwise_is_done_anew(plan: Path, tmp_path: Path) -> None:
+    plan.write_text(f'budget = "seconds"\n{PLAN}')
+    for seeds in ([1], [0]):
+        comparison = bcsc.compare(plan, tmp_path / "out", seeds=seeds)
+        assert {outcome.state for outcome in comparison.outcomes} == {"finished"}
+    timed = tmp_path / "out" / "timing" / "runs"
+    assert sorted(path.name for path in timed.iterdir() if "aside" in path.name) == [
+        "lenet4-bcsc-m-8.aside-1",
+        "lenet4-sgd.aside-1",
+    ]
 
 
 def test_equal_time_is_not_joined_with_what_was_timed_before(plan: Path, tmp_path: Path) -> None:

@@ -96,10 +96,15 @@ def test_networks_are_a_list_in_the_recipe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "lr"), [('{ times = "M" }', {2: 0.2, 4: 0.4}), ('{ over = "M" }', {2: 0.05, 4: 0.025})]
+    ("rate", "factor", "lr"),
+    [
+        (0.1, '{ times = "M" }', {2: 0.2, 4: 0.4}),
+        (0.1, '{ over = "M" }', {2: 0.05, 4: 0.025}),
+        (1, '{ over = "M" }', {2: 0.5, 4: 0.25}),
+    ],
 )
-def test_a_setting_may_be_a_multiple_of_the_recipes(factor: str, lr: dict[int, float]) -> None:
-    text = changed("epochs = 2 }", "epochs = 2, lr = 0.1 }").replace(
+def test_a_setting_may_be_a_multiple_of_the_recipes(rate: float, factor: str, lr: dict[int, float]) -> None:
+    text = changed("epochs = 2 }", f"epochs = 2, lr = {rate} }}").replace(
         "blocks = [2, 4]", f"blocks = [2, 4]\nlr = {factor}"
     )
     assert {run.spec.blocks: run.spec.lr for run in experiment(text).runs() if run.spec.method == "bcsc"} == lr
@@ -130,11 +135,19 @@ def test_a_setting_may_be_a_multiple_of_the_recipes(factor: str, lr: dict[int, f
             "blocks = [2, 4]",
             'lr = { over = "M" }',
             "line 17 (arm 2 label)",
-            "in braces must be one of method, lr, got 'M'",
+            "in braces must be one of method, got 'M'",
         ),
         ("blocks = [2, 4]", 'blocks = 2\nlr = { over = "M" }', "line 20 (arm 2 lr)", "Give lr in the recipe"),
         ("blocks = [2, 4]", 'blocks = 4\nepochs = { over = "M" }', "line 20 (arm 2 epochs)", "M = 4 does not divide"),
         ("blocks = [2, 4]", 'blocks = 4\ndata = { over = "M" }', "line 20 (arm 2 data)", "data is 'digits' in the"),
+        ("blocks = [2, 4]", 'blocks = { times = "M" }', "line 19 (arm 2 blocks)", "blocks may be a value or a list"),
+        ("blocks = [2, 4]", 'blocks = 2\nM = { over = "M" }', "line 20 (arm 2 M)", "M may be a value or a list"),
+        (
+            'M={M}"\nmethod',
+            'M={M} {epochs}"\nepochs = { times = "M" }\nmethod',
+            "line 17 (arm 2 label)",
+            "in braces must be one of method, blocks, M, got 'epochs'",
+        ),
         ("outliers = ", "blocks = 2\noutliers = ", "line 10 (condition 2 blocks)", "Give its values in the arms"),
         ("epochs = 2", 'epochs = 2, method = ["sgd", "sbc"]', "line 3 (recipe method)", "Give its values in the arms"),
         ('"sgd"', '"sgd"\nepochs = { times = "M" }', "line 15 (arm 1 epochs)", "SGD has no blocks. Give the M"),

@@ -57,6 +57,21 @@ def test_other_runs_are_told_apart_by_what_differs_between_them_and_from_the_def
     }
 
 
+def test_of_runs_that_are_to_give_the_same_numbers_one_counts(tmp_path: Path) -> None:
+    for threads in (1, 2):
+        write_run(tmp_path / f"{threads}", RunSpec(epochs=2, threads=threads))
+    (study,), _ = read_studies(tmp_path)
+    assert [len(runs) for runs in study.runs.values()] == [1]
+    assert study.caveat == ""
+
+
+def test_runs_that_were_measured_on_held_out_samples_say_so(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path / f"{seed}", RunSpec(epochs=2, seed=seed, validation=50))
+    (study,), _ = read_studies(tmp_path)
+    assert [cell.arm for cell in study.runs] == ["BCSC M=8, validation=50"]
+
+
 def test_block_parallel_runs_of_another_number_of_ranks_are_another_method(tmp_path: Path) -> None:
     for ranks in (2, 4):
         for seed in (0, 1):

@@ -142,6 +142,13 @@ def test_an_arm_that_guesses_decides_nothing_and_is_named(name: str, data: str, 
     assert f"SGD is at chance level: {guessing:.2f} % with {NUM_CLASSES[data]} classes" in case.numbers
 
 
+def test_an_arm_without_an_m_is_compared_with_every_m() -> None:
+    study = study_in_memory("blocks", otherwise, epochs=4, models=["lenet4"], blocks=[2, 8])
+    cases = said("SGD over BCSC M={M}", study)
+    assert [case.label for case in cases] == [f"LeNet4: SGD over BCSC M={blocks}, final" for blocks in (2, 8)]
+    assert {case.state for case in cases} == {"holds"}
+
+
 @pytest.mark.parametrize("period", PERIODS)
 def test_averages_over_other_numbers_of_epochs_decide_nothing(period: str) -> None:
     study = study_in_memory("compute", as_claimed, epochs=4)

@@ -22,6 +22,7 @@ from bcsc.runs.spec import spec_to_toml
 from bcsc.training.checkpoint import read_checkpoint
 from tests.unit.runs import tiny_run
 
+ASIDE = "run.aside-1"
 SPEC = bcsc.RunSpec(data="digits", subset=200, epochs=2, blocks=2, outliers="symmetric:0.15", threads=1)
 
 
@@ -70,8 +71,31 @@ def test_restart_begins_anew_and_keeps_the_old_folder_aside(tmp_path: Path) -> N
     for number in (1, 2):
         result = bcsc.run(other, tmp_path / "run", bcsc.RunOptions(restart=True))
         assert len(result.history) == 1
-        assert (tmp_path / f"run.{number}" / "summary.json").exists()
-    assert json.loads((tmp_path / "run.1" / "summary.json").read_text())["epochs"] == 2
+        assert (tmp_path / f"run.aside-{number}" / "summary.json").exists()
+    assert json.loads((tmp_path / "run.aside-1" / "summary.json").read_text())["epochs"] == 2
+
+
+@pytest.mark.parametrize("way", ["the working directory", "a link"])
+def test_restart_begins_anew_wherever_the_path_leads(tmp_path: Path, way: str, monkeypatch) -> None:
+    bcsc.run(SPEC, tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    out = "." if way == "the working directory" else tmp_path / "link"
+    assert len(bcsc.run(replace(SPEC, epochs=1), out, bcsc.RunOptions(restart=True)).history) == 1
+    epochs = {name: json.loads((tmp_path / name / "summary.json").read_text())["epochs"] for name in ("run", ASIDE)}
+    assert epochs == {"run": 1, ASIDE: 2}
+
+
+def test_a_finished_run_whose_last_checkpoint_is_damaged_makes_its_last_epoch_again(tmp_path: Path) -> None:
+    whole = tiny_run.train(tmp_path)
+    path = tmp_path / "checkpoint.pt"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+    again = tiny_run.train(tmp_path)
+    assert len(again.history) == len(whole.history) == tiny_run.SETTINGS["epochs"]
+    for one, other in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:

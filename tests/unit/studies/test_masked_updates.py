@@ -1,9 +1,13 @@
 """The study of masked updates at a tiny size: its text, its network, its runs, its table and its plans."""
 
 import io
+import json
 import math
+import os
+import shutil
 import subprocess
 import tarfile
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,6 +196,31 @@ def test_a_page_is_written_anew_between_its_marks(records: Path, tmp_path: Path)
     assert page.read_text().endswith(f"{END}\nafter\n")
     assert "stale" not in page.read_text()
     assert tables(tmp_path) == NOTHING
+
+
+def copied_records(records: Path, root: Path) -> dict[str, Path]:
+    """A copy of the records, and in it the folders of the final runs of dense steps by their seed."""
+    shutil.copytree(records, root / "copy")
+    return {name[-1]: root / "copy" / name for name in os.listdir(records) if "dense" in name and "1000" not in name}
+
+
+def test_an_arm_that_diverged_at_a_seed_decides_nothing(records: Path, tmp_path: Path) -> None:
+    path = copied_records(records, tmp_path)["1"] / "evaluations.jsonl"
+    *rows, last = path.read_text().splitlines()
+    path.write_text("\n".join([*rows, json.dumps({**json.loads(last), "held_out_loss": None})]) + "\n")
+    assert tables(tmp_path / "copy").splitlines()[-1] == (
+        "- Does the mask help? dense diverged at a seed, which decides nothing."
+    )
+
+
+def test_runs_at_another_rate_than_the_chosen_one_do_not_count(records: Path, tmp_path: Path) -> None:
+    folder = copied_records(records, tmp_path)["1"]
+    settings = (folder / "settings.toml").read_text()
+    run = tomllib.loads(settings)
+    other = folder.with_name(folder.name.replace(f"lr-{run['lr']:g}", "lr-7"))
+    shutil.copytree(folder, other)
+    (other / "settings.toml").write_text(settings.replace(f"lr = {run['lr']}", "lr = 7.0"))
+    assert tables(tmp_path / "copy") == tables(records)
 
 
 @pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{END}\n{BEGIN}\n"])
