@@ -19,6 +19,7 @@ from bcsc.errors import StateMismatchError
 from tests.distributed.group import in_process_group
 from tests.integrations.problem import DATASET, NUM_BLOCKS, STEPS_PER_EPOCH, build_sampler, loss_of
 from tests.integrations.test_fsdp import BASES, build_network, whole
+from tests.odd_optimizers import Counting
 
 pytestmark = [
     pytest.mark.slow,
@@ -96,6 +97,41 @@ def test_saved_before_the_first_step_neither_goes_on_as_if_there_had_been_one(tm
     resumed.load(tmp_path)
     for weights in (saved.run(), resumed.run()):
         assert all(map(torch.equal, weights, alone().run()))
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_parameters_without_a_state_yet_come_back_without_one(mask: str, tmp_path: Path) -> None:
+    unused = torch.nn.Linear(2, 2)
+
+    def built() -> tuple[torch.nn.Module, bcsc.BlockCyclic]:
+        network = torch.nn.Sequential(build_network(), unused)
+        base = torch.optim.AdamW(network.parameters(), lr=0.01)
+        return network, bcsc.BlockCyclic(base, 3, mask=mask, granularity="tensor")
+
+    network, optimizer = built()
+    loss_of(network[0], DATASET[:8]).backward()
+    optimizer.step()
+    having = sum(bool(entry) for entry in optimizer.state.values())
+    assert 0 < having < len([*network.parameters()])
+    dcp.save({"optimizer": bcsc.DistributedState(network, optimizer)}, checkpoint_id=tmp_path)
+    assert sum(bool(entry) for entry in optimizer.state.values()) == having
+    other, resumed = built()
+    other.load_state_dict(network.state_dict())
+    dcp.load({"optimizer": bcsc.DistributedState(other, resumed)}, checkpoint_id=tmp_path)
+    assert sum(bool(entry) for entry in resumed.state.values()) == having
+    for each, stepped in ((network, optimizer), (other, resumed)):
+        stepped.zero_grad()
+        loss_of(each[0], DATASET[8:16]).backward()
+        stepped.step()
+    assert all(map(torch.equal, network.parameters(), other.parameters()))
+
+
+def test_saved_before_the_first_step_a_base_that_counts_among_its_options_has_counted_none() -> None:
+    network = build_network()
+    optimizer = bcsc.BlockCyclic(Counting(network.parameters()), 2)
+    before = dict(optimizer.param_groups[0])
+    bcsc.DistributedState(network, optimizer).state_dict()
+    assert optimizer.param_groups[0] == before
 
 
 def test_gradients_that_wait_for_a_step_do_not_keep_the_state_from_being_loaded(tmp_path: Path) -> None:

@@ -54,12 +54,18 @@ class DataSet:
         self.source.check_held_out(num_samples, total)
         held = stratified_sample(self.train_labels, num_samples, stream(seed, "validation"))
         kept = torch.ones(total, dtype=torch.bool).index_fill_(0, held, False)
+        images, labels, corruption = self.train_images[kept], self.train_labels[kept], self.corruption
+        if corruption is not None:
+            indices = (kept.cumsum(0) - 1)[corruption.indices[kept[corruption.indices]]]
+            realised = len(indices) / len(labels)
+            corruption = replace(corruption, images=images, labels=labels, indices=indices, realised=realised)
         return replace(
             self,
-            train_images=self.train_images[kept],
-            train_labels=self.train_labels[kept],
+            train_images=images,
+            train_labels=labels,
             test_images=self.train_images[held],
             test_labels=self.train_labels[held],
+            corruption=corruption,
         )
 
 

@@ -25,11 +25,10 @@ from torch.optim import SGD, Optimizer
 from bcsc.distributed.block_gradients import indices_by_label, packed, unpack_
 from bcsc.distributed.collectives import Ranks
 from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
+from bcsc.optim.bases.by_element import treats_scalars_apart
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.masking import masked_step
 from bcsc.optim.partition import EpochBlocks
-
-NOT_BY_ELEMENT = ("Adafactor", "Muon")  # what they do to a scalar depends on the rest of its tensor
 
 
 class Ownership:
@@ -71,7 +70,8 @@ class BlockParallel:
 
     Args:
         optimizer: cyclic, its ``num_blocks`` a multiple of the number of ranks, its base one that treats every scalar
-            by itself: all of ``torch.optim`` that ``BlockCyclic`` takes, but for Adafactor and Muon.
+            by itself: all of ``torch.optim`` that ``BlockCyclic`` takes, but for Adafactor and Muon. Of others it is
+            tried out.
         ranks: those that step together.
     """
 
@@ -80,6 +80,7 @@ class BlockParallel:
         self.optimizer, self.ranks = optimizer, ranks
         self._owned: Ownership | None = None
         self._state: defaultdict[Tensor, Any] = defaultdict(dict)
+        self._idle: dict[Tensor, Any] = {}  # the state of parameters that are in no block, such as frozen ones
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -141,6 +142,7 @@ class BlockParallel:
             whole = base.state if self._owned is None else self._whole_state(self._owned)
             self._owned = Ownership(blocks, self.optimizer.num_blocks, self.ranks)
             self._state = defaultdict(dict)
+            self._idle = {p: entry for p, entry in whole.items() if id(p) not in blocks.number_of}
             for i, (p, piece) in enumerate(zip(blocks.parameters, self._owned.pieces, strict=True)):
                 if whole.get(p):
                     mine = self._owned.of_parameter(i, self.ranks)[self.ranks.rank]
@@ -171,16 +173,17 @@ class BlockParallel:
     def _base_on_pieces(self, owned: Ownership) -> Iterator[Optimizer]:
         """Let the base have the pieces for parameters, and their state."""
         base = self.optimizer.base
-        groups = base.param_groups
+        whole = [group["params"] for group in base.param_groups]
         piece_of = {id(p): piece for p, piece in zip(owned.blocks.parameters, owned.pieces, strict=True)}
-        base.param_groups = [
-            {**group, "params": [piece_of[id(p)] for p in group["params"] if id(p) in piece_of]} for group in groups
-        ]
+        for group in base.param_groups:  # the groups themselves, as some bases count in them
+            group["params"] = [piece_of[id(p)] for p in group["params"] if id(p) in piece_of]
         base.state = self._state
         try:
             yield base
         finally:
-            base.param_groups, base.state = groups, defaultdict(dict)
+            base.state = defaultdict(dict)
+            for group, parameters in zip(base.param_groups, whole, strict=True):
+                group["params"] = parameters
 
     def _spread(self, owned: Ownership, active: Sequence[int]) -> None:
         """Give every rank what the owners have moved."""
@@ -200,7 +203,7 @@ class BlockParallel:
 
     def _whole_state(self, owned: Ownership) -> defaultdict[Tensor, Any]:
         """The state of whole parameters, from the pieces of all ranks."""
-        whole: defaultdict[Tensor, Any] = defaultdict(dict)
+        whole: defaultdict[Tensor, Any] = defaultdict(dict, self._idle)
         for i, (p, piece) in enumerate(zip(owned.blocks.parameters, owned.pieces, strict=True)):
             for name, value in self._state.get(piece, {}).items():
                 whole[p][name] = value
@@ -245,7 +248,7 @@ def refuse_in_parallel(optimizer: BlockCyclic, ranks: Ranks) -> None:
             "The block-parallel mode cannot tell a scalar parameter's own state from its step count with a base other "
             "than SGD. Give the parameter a shape of (1,), or take the exact mode."
         )
-    if type(optimizer.base).__name__ in NOT_BY_ELEMENT:
+    if not treats_scalars_apart(optimizer.base):
         raise UnsupportedOptimizerError(
             f"{type(optimizer.base).__name__} does not treat every scalar by itself, so its state cannot be shared out "
             "in the block-parallel mode. Take the exact mode."

@@ -4,12 +4,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from bcsc.distributed.collectives import RankLostError, Ranks
 
+NUMBERS = count()  # of the groups that were started in this process
 PATIENCE = timedelta(seconds=60)  # how long a rank waits for another before it gives the run up
 
 
@@ -35,7 +38,11 @@ def started_group() -> Iterator[Ranks]:
     if cuda:  # "cuda" then means another device to every rank of a machine
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     try:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
+        store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+        # A prefix of its own, as torchrun keeps the store, with the addresses of groups that have ended.
+        own = dist.PrefixStore(f"bcsc {next(NUMBERS)}", store)  # type: ignore[attr-defined]
+        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+        dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
         raise RankLostError(f"The processes did not find each other: {str(error).splitlines()[0]}") from error
     complete = True

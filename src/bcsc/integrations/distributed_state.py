@@ -1,5 +1,6 @@
 """The optimizer in checkpoints of ``torch.distributed.checkpoint``."""
 
+import json
 from typing import Any
 
 from torch import nn
@@ -7,7 +8,9 @@ from torch import nn
 from bcsc.errors import StateMismatchError, in_short
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.masking import given_gradients
-from bcsc.optim.state_check import OWN_STATE
+from bcsc.optim.state_check import OWN_STATE, state_after_a_step
+
+WITHOUT_STATE = "without_state"  # the names of parameters for whose state there is room only
 
 
 class DistributedState:
@@ -38,11 +41,28 @@ class DistributedState:
 
         own, base = self.optimizer.state_dict()[OWN_STATE], self.optimizer.base
         parameters = [p for group in base.param_groups for p in group["params"]]
+        options = [{name: value for name, value in group.items() if name != "params"} for group in base.param_groups]
         with given_gradients((p, None) for p in parameters):  # or torch makes no room
             named = get_optimizer_state_dict(self.model, base)
-        if not own["stateful"]:
-            base.state.clear()  # of the step by which torch makes room
-        return {**named, OWN_STATE: own}
+        if not own["stateful"]:  # undo the step by which torch makes room
+            base.state.clear()
+            for group, before in zip(base.param_groups, options, strict=True):
+                for name in group.keys() - before.keys() - {"params"}:
+                    del group[name]
+                group.update(before)
+        without = self._make_room(named)
+        return {**named, OWN_STATE: own, WITHOUT_STATE: json.dumps(without)}
+
+    def _make_room(self, named: dict[str, Any]) -> list[str]:
+        """Room for the state of parameters that have none yet, which a new optimizer has for all; their names."""
+        base, without = self.optimizer.base, []
+        pairs = [(p, group) for group in base.param_groups for p in group["params"]]
+        for name, (p, group) in zip(names_of_parameters(named), pairs, strict=True):
+            room = None if named["state"].get(name) or not p.requires_grad else state_after_a_step(base, p, group, {})
+            if room:
+                named["state"][name] = room
+                without.append(name)
+        return without
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken, to the bit; a state of another set-up is refused."""
@@ -52,9 +72,10 @@ class DistributedState:
             groups = [
                 {**group, "params": [numbers[name] for name in group["params"]]} for group in state_dict["param_groups"]
             ]
-            own = state_dict[OWN_STATE]
-            state = {numbers[name]: entry for name, entry in state_dict["state"].items() if own["stateful"] > 0}
-        except (KeyError, TypeError, AttributeError) as error:
+            own, without = state_dict[OWN_STATE], set(json.loads(state_dict[WITHOUT_STATE]))
+            having = {name: entry for name, entry in state_dict["state"].items() if name not in without}
+            state = {numbers[name]: entry for name, entry in having.items() if own["stateful"] > 0}
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise StateMismatchError(
                 f"This is not the state of a DistributedState ({in_short(error)}). Load what state_dict() returned."
             ) from error

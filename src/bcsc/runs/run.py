@@ -134,7 +134,7 @@ def carry_out(
     corruption: Corruption | None = None,
 ) -> Result:
     """Train in the folder, and give what came out."""
-    events = EventLog(folder.path) if options.tensorboard and trainer.ranks.rank == 0 else None
+    events = EventLog(folder.path) if options.tensorboard else None  # on every rank, so that all refuse alike
     recorder = Recorder(folder, spec, trainer, watcher=watcher, events=events, corruption=corruption)
     summary = recorder.run(restart=options.restart)
     return Result(trainer.rows, asdict(summary), trainer.model)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcsc.data.dataset import load, stratified_sample
+from bcsc.data.dataset import DataSet, load, stratified_sample
 from bcsc.data.outliers import Outliers
 from bcsc.errors import InvalidArgumentError
 from bcsc.seeding import stream
@@ -56,13 +56,30 @@ def test_the_split_depends_on_the_seed_alone() -> None:
     assert not torch.equal(first.test_images, other.test_images)
 
 
+def test_what_is_said_of_the_corruption_is_of_the_samples_that_are_left_to_train_on() -> None:
+    clean = load("digits")
+    split = clean.with_outliers(Outliers.parse("symmetric:0.1")).held_out(400, seed=0)
+    corruption = split.corruption
+    assert corruption is not None
+    truth = truth_of(clean)
+    samples = zip(split.train_images, split.train_labels.tolist(), strict=True)
+    wrong = [i for i, (image, label) in enumerate(samples) if truth[image.numpy().tobytes()] != label]
+    assert corruption.indices.tolist() == wrong
+    assert corruption.realised == len(wrong) / len(split.train_labels)
+    assert torch.equal(corruption.labels, split.train_labels)
+    assert torch.equal(corruption.images, split.train_images)
+
+
+def truth_of(clean: DataSet) -> dict[bytes, int]:
+    """The label of every training image."""
+    known = zip(clean.train_images, clean.train_labels.tolist(), strict=True)
+    return {image.numpy().tobytes(): label for image, label in known}
+
+
 def test_held_out_samples_keep_their_wrong_labels() -> None:
     """They are what whoever tunes has: docs/decisions/0005."""
     noisy = load("digits").with_outliers(Outliers.parse("symmetric:0.5"))
-    clean = load("digits")
-    split = noisy.held_out(400, seed=0)
-    known = zip(clean.train_images, clean.train_labels.tolist(), strict=True)
-    truth = {image.numpy().tobytes(): label for image, label in known}
+    split, truth = noisy.held_out(400, seed=0), truth_of(load("digits"))
     labels = zip(split.test_images, split.test_labels.tolist(), strict=True)
     wrong = sum(truth[image.numpy().tobytes()] != label for image, label in labels)
     assert 0.4 < wrong / 400 < 0.6

@@ -13,6 +13,7 @@ from bcsc.distributed.collectives import Ranks
 from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.seeding import stream
+from tests.odd_optimizers import Counting
 from tests.ranks_in_threads import in_threads
 
 NUM_BLOCKS, STEPS_PER_EPOCH = 4, 8
@@ -135,6 +136,50 @@ def optimizer_of(kind=torch.optim.SGD, **options):
 def test_ranks_that_do_not_divide_the_blocks_are_refused():
     with pytest.raises(InvalidArgumentError, match="4 ranks and 6 blocks"):
         BlockParallel(optimizer_of(), Ranks(0, 4))
+
+
+def freezing(ranks: Ranks | None, size: int) -> Tensor:
+    """Three epochs, in the second of which the first parameter is frozen; by hand where there are no ranks."""
+    own, optimizer = built("update", "SGD")
+    parallel = None if ranks is None else BlockParallel(optimizer, ranks)
+    for epoch in range(3):
+        own[0].requires_grad_(epoch != 1)
+        (parallel or optimizer).set_epoch(epoch)
+        for start in range(0, STEPS_PER_EPOCH, size):
+            point = [p.detach().clone() for p in own]
+            for step in range(start, start + size) if ranks is None else [start + ranks.rank]:
+                set_gradients(own, point, epoch, step)
+                own[0].grad = None if epoch == 1 else own[0].grad
+                (parallel or optimizer).step()
+            if parallel is not None and epoch == 1:
+                assert len(parallel.state_dict()["state"]) == 3
+    return torch.cat([p.detach().flatten() for p in own])
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_parameter_that_is_frozen_for_an_epoch_keeps_its_state(size: int) -> None:
+    expected = freezing(None, size)
+    for found in in_threads(size, freezing, size):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def counted(ranks: Ranks) -> tuple[Tensor, int]:
+    own = [nn.Parameter(torch.ones(4, 3)), nn.Parameter(torch.ones(5))]
+    optimizer = BlockCyclic(Counting(own), NUM_BLOCKS)
+    parallel = BlockParallel(optimizer, ranks)
+    for _ in range(STEPS_PER_EPOCH // ranks.size):
+        for p in own:
+            p.grad = torch.ones_like(p)
+        parallel.step()
+    return torch.cat([p.detach().flatten() for p in own]), optimizer.param_groups[0]["count"]
+
+
+def test_what_a_base_counts_among_its_options_is_counted_in_parallel_too() -> None:
+    (expected, count), *others = (found for size in (1, 2, 4) for found in in_threads(size, counted))
+    assert count == STEPS_PER_EPOCH
+    for moved, counts in others:
+        assert counts == STEPS_PER_EPOCH
+        torch.testing.assert_close(moved, expected, rtol=0, atol=1e-7)
 
 
 def test_blocks_at_random_are_refused():

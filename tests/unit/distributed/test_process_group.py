@@ -1,10 +1,12 @@
 """The group is the one that is there, the one that the environment describes, or this process alone."""
 
+import socket
+
 import pytest
 import torch.distributed as dist
 
 from bcsc.distributed.collectives import RankLostError
-from bcsc.distributed.process_group import is_first, process_group
+from bcsc.distributed.process_group import is_first, process_group, started_group
 
 
 def test_without_torchrun_there_is_one_process(monkeypatch):
@@ -29,6 +31,22 @@ def test_a_group_that_is_there_is_used_and_left(tmp_path):
         assert dist.is_initialized()
     finally:
         dist.destroy_process_group()
+
+
+def test_no_group_finds_what_another_one_has_left_in_the_store(monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    store = dist.TCPStore("127.0.0.1", port, 1, is_master=True)
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")  # torchrun's, which outlives the groups
+    keys = []
+    for _ in range(3):
+        for ranks in started_group():
+            assert (ranks.rank, ranks.size) == (0, 1)
+        keys.append(store.num_keys())
+    assert keys[0] < keys[1] < keys[2]
 
 
 @pytest.mark.parametrize(("rank", "first"), [(None, True), ("0", True), ("1", False)])
