@@ -23,9 +23,9 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from bcsc.distributed.block_gradients import indices_by_label, packed, unpack_
+from bcsc.distributed.by_element import treats_scalars_apart
 from bcsc.distributed.collectives import Ranks
 from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
-from bcsc.optim.bases.by_element import treats_scalars_apart
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.masking import masked_step
 from bcsc.optim.partition import EpochBlocks

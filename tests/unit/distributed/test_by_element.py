@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from bcsc.optim.bases.by_element import treats_scalars_apart
+from bcsc.distributed.by_element import treats_scalars_apart
 from tests.odd_optimizers import Counting, Hoarding
 from tests.sign_descent import SignDescent
 
