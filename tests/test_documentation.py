@@ -146,6 +146,13 @@ def test_what_is_left_when_both_are_tuned_is_what_the_records_say() -> None:
     assert sentence in " ".join((ROOT / "README.md").read_text().split())
 
 
+def test_what_mobilenet_ends_at_is_what_the_records_say() -> None:
+    final = final_accuracies("batch-norm/runs", 3)
+    bcsc, sgd = (final[f"mobilenet-{arm}-seed-0"] for arm in ("bcsc-m-2", "sgd-rate-2-2x-epochs"))
+    sentence = f"ends at {bcsc:.2f} % with BCSC M = 2 in ten epochs and at {sgd:.2f} % with SGD at half the rate in"
+    assert sentence in " ".join((ROOT / "README.md").read_text().split())
+
+
 def test_the_table_on_the_block_parallel_mode_is_that_of_its_records() -> None:
     text, final = (ROOT / "docs" / "distributed.md").read_text(), final_accuracies("mnist-block-parallel", 36)
     for experiment in {name.rpartition("-")[0] for name in final}:
