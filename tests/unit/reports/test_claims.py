@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,12 @@ from bcsc.data.registry import SOURCES
 from bcsc.experiments.catalog import EXPERIMENTS
 from bcsc.experiments.experiment import NUM_CLASSES, PERIODS
 from bcsc.experiments.sayings import read_saying
-from bcsc.experiments.study import Study
+from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.claims import CLAIMS, T_95, Case, Verdict, cases_of, claims_of_the_catalog, judge, paired
+from bcsc.reports.page import runs_behind
 from bcsc.runs.record import RunRecord
 from bcsc.runs.spec import RunSpec
-from tests.run_folders import study_in_memory
+from tests.run_folders import study_in_memory, write_study
 
 CUT = {"epochs": 2}
 OVER_SGD = [claim for claim in CLAIMS if claim.name == "bcsc-over-sgd"]
@@ -140,6 +142,15 @@ def test_an_arm_that_guesses_decides_nothing_and_is_named(name: str, data: str, 
     case = only_rule("bcsc-over-sgd", study_in_memory(name, accuracy, **CUT))[0]
     assert case.state == "not decided"
     assert f"SGD is at chance level: {guessing:.2f} % with {NUM_CLASSES[data]} classes" in case.numbers
+
+
+def test_a_verdict_stands_on_the_runs_of_the_study_that_speaks(tmp_path: Path) -> None:
+    for folder, seeds in (("a", [0, 1]), ("b", [0])):
+        write_study(tmp_path / folder, "blocks", epochs=2, seeds=seeds, models=["lenet4"], blocks=[2, 8])
+    (verdict,) = (verdict for verdict in judge(CLAIMS, read_studies(tmp_path)[0]) if verdict.cases)
+    behind = runs_behind(verdict)
+    assert len(behind) == 3 * 2  # SGD has one block
+    assert {folder.relative_to(tmp_path).parts[0] for folder in behind} == {"a"}
 
 
 def test_an_arm_without_an_m_is_compared_with_every_m() -> None:
