@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from textwrap import fill
 
 from bcsc.errors import InvalidArgumentError
 from bcsc.reports.claims import Case
@@ -97,7 +98,7 @@ def tables(root: Path) -> str:
         if own:
             rows = [HEADER, tuple("---" for _ in HEADER), *[row_of(cell, found) for cell in own]]
             lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-            findings = "\n".join(f"- {finding}" for finding in findings_of(own, found))
+            findings = "\n".join(fill(f"- {each}", 100, subsequent_indent="  ") for each in findings_of(own, found))
             sections.append(f"**{TITLES[base]}, {schedule} rate**\n\n{lines}\n\n{findings}".rstrip())
     return "\n\n".join(sections) or NOTHING
 
