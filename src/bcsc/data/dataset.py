@@ -32,11 +32,7 @@ class DataSet:
         """The same data set with the first training samples only, for a quick look."""
         self.source.check_subset(num_samples, len(self.train_labels))
         images, labels = self.train_images[:num_samples], self.train_labels[:num_samples]
-        corruption = self.corruption
-        if corruption is not None:
-            indices = corruption.indices[corruption.indices < num_samples]
-            realised = len(indices) / num_samples
-            corruption = replace(corruption, images=images, labels=labels, indices=indices, realised=realised)
+        corruption = self._corruption_of(images, labels, torch.arange(len(self.train_labels)) < num_samples)
         return replace(self, train_images=images, train_labels=labels, corruption=corruption)
 
     def with_outliers(self, outliers: Outliers) -> "DataSet":
@@ -54,19 +50,23 @@ class DataSet:
         self.source.check_held_out(num_samples, total)
         held = stratified_sample(self.train_labels, num_samples, stream(seed, "validation"))
         kept = torch.ones(total, dtype=torch.bool).index_fill_(0, held, False)
-        images, labels, corruption = self.train_images[kept], self.train_labels[kept], self.corruption
-        if corruption is not None:
-            indices = (kept.cumsum(0) - 1)[corruption.indices[kept[corruption.indices]]]
-            realised = len(indices) / len(labels)
-            corruption = replace(corruption, images=images, labels=labels, indices=indices, realised=realised)
+        images, labels = self.train_images[kept], self.train_labels[kept]
         return replace(
             self,
             train_images=images,
             train_labels=labels,
             test_images=self.train_images[held],
             test_labels=self.train_labels[held],
-            corruption=corruption,
+            corruption=self._corruption_of(images, labels, kept),
         )
+
+    def _corruption_of(self, images: Tensor, labels: Tensor, kept: Tensor) -> Corruption | None:
+        """What is left of the corruption in the training samples that are kept, which are given."""
+        if self.corruption is None:
+            return None
+        indices = (kept.cumsum(0) - 1)[self.corruption.indices[kept[self.corruption.indices]]]
+        realised = len(indices) / len(labels)
+        return replace(self.corruption, images=images, labels=labels, indices=indices, realised=realised)
 
 
 def stratified_sample(labels: Tensor, num_samples: int, generator: Generator) -> Tensor:
