@@ -22,6 +22,7 @@ from bcsc.runs.spec import toml_value
 from studies.masked_updates.arms import (
     ARMS,
     MOST_RATES,
+    SCHEDULES,
     SEEDS,
     STAGES,
     TUNING_SEED,
@@ -44,8 +45,8 @@ class Cell(NamedTuple):
     def run(self, place: int, seed: int, size: Mapping[str, Any]) -> LanguageRun:
         """A run of this cell: with the tuning seed it is measured on the validation text, else on the test text."""
         part = "validation" if seed == TUNING_SEED else "test"
-        settings = {**ARMS[self.arm], "lr": rate_on_grid(place), "seed": seed, "measured_on": part, **size}
-        return LanguageRun(base=self.base, schedule=self.schedule, **settings)
+        own = {"base": self.base, **ARMS[self.arm], "lr": rate_on_grid(place), "seed": seed, "measured_on": part}
+        return LanguageRun(**{**own, **size, **SCHEDULES[self.schedule]})
 
     def folder(self, run: LanguageRun) -> str:
         """The name of a run's folder."""

@@ -14,6 +14,7 @@ from studies.masked_updates.study import EVALUATIONS, Cell, Record, cells, read_
 BEGIN, END = "<!-- made by python -m studies.masked_updates table -->", "<!-- the end of what it makes -->"
 NOTHING = "There are no records of it yet."
 TITLES = {"rmsprop": "RMSprop", "adamw": "AdamW", "sgd": "SGD with momentum"}
+RATES = {"constant": "constant rate", "cosine": "cosine rate", "no warm-up": "constant rate, no warm-up"}
 CYCLIC, FIXED = "cyclic, M = 2", "cyclic, M = 2, the same blocks always"
 QUESTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
     "Does the mask help?": [(arm, "dense") for arm in ARMS if arm != "dense"],
@@ -99,7 +100,7 @@ def tables(root: Path) -> str:
             rows = [HEADER, tuple("---" for _ in HEADER), *[row_of(cell, found) for cell in own]]
             lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
             findings = "\n".join(fill(f"- {each}", 100, subsequent_indent="  ") for each in findings_of(own, found))
-            sections.append(f"**{TITLES[base]}, {schedule} rate**\n\n{lines}\n\n{findings}".rstrip())
+            sections.append(f"**{TITLES[base]}, {RATES[schedule]}**\n\n{lines}\n\n{findings}".rstrip())
     return "\n\n".join(sections) or NOTHING
 
 

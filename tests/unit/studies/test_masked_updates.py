@@ -21,10 +21,10 @@ from bcsc.errors import DamagedRunError, DataError
 from bcsc.experiments.plan_file import read_plan
 from studies.masked_updates import language_model, study, text
 from studies.masked_updates.__main__ import PAGE, RECORDS, study_parser
-from studies.masked_updates.arms import ARMS, DECISIVE, MOST_RATES, SEEDS, STAGES, LanguageRun, rate_on_grid
+from studies.masked_updates.arms import ARMS, DECISIVE, MOST_RATES, SCHEDULES, SEEDS, STAGES, LanguageRun, rate_on_grid
 from studies.masked_updates.language_model import ByteTransformer, rate_at, train_language_model
 from studies.masked_updates.study import Cell, LanguageStudy, best_place, cells, read_run
-from studies.masked_updates.table import BEGIN, END, NOTHING, tables, with_tables
+from studies.masked_updates.table import BEGIN, END, NOTHING, RATES, tables, with_tables
 
 ROOT = Path(__file__).parents[3]
 TINY = {"steps": 3, "warm_up": 1, "evaluate_every": 2, "batch_size": 2, "context": 8, "width": 8, "depth": 1}
@@ -107,6 +107,8 @@ def test_the_rate_warms_up_and_falls_to_a_tenth_or_stays() -> None:
     assert [rate_at(run, step) for step in (0, 49, 50)] == [0.02, 1.0, 1.0]
     assert rate_at(run, 999) == pytest.approx(0.1, abs=1e-4)
     assert rate_at(replace(run, schedule="constant"), 999) == 1.0
+    at_once = Cell("rmsprop", "no warm-up", "dense").run(0, 0, {})
+    assert [rate_at(at_once, step) for step in (0, 999)] == [1.0, 1.0]
     assert [rate_on_grid(place) for place in (-15, -14, -13, -3)] == [0.001, 0.0016, 0.0025, 0.25]
 
 
@@ -240,14 +242,16 @@ def test_the_table_on_the_page_is_that_of_its_records() -> None:
 
 def test_the_decisive_arms_of_every_base_come_first_and_each_cell_once() -> None:
     everything = list(cells())
-    assert len(everything) == len(set(everything)) == 31
-    assert [cell.arm for cell in everything[:12]] == list(DECISIVE) * 3
+    assert len(everything) == len(set(everything)) == 34
+    constant = [cell.arm for cell in everything if cell.schedule == "constant"]
+    assert constant[:12] == list(DECISIVE) * 3
     assert {cell.base for cell in cells(["adamw"])} == {"adamw"}
     assert {(base, arm) for base, _, arms in STAGES for arm in arms} == {
         (base, arm) for base in ("rmsprop", "adamw", "sgd") for arm in ARMS
     }
+    assert {schedule for _, schedule, _ in STAGES} == set(SCHEDULES) == set(RATES)
     names = {cell.folder(cell.run(place, seed, {})) for cell in everything for place in range(-20, 3) for seed in SEEDS}
-    assert len(names) == 31 * 23 * 3
+    assert len(names) == 34 * 23 * 3
 
 
 @pytest.mark.parametrize(("name", "num_cells"), [("cifar10-sgd", 8), ("cifar10-adaptive", 8)])
