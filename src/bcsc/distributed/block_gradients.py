@@ -8,7 +8,7 @@ so that no step waits for the device.
 mini-batch. ``active_block_hook`` is for loops of one's own around ``DistributedDataParallel``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch.futures import Future
 from torch.utils.hooks import RemovableHandle
 
 from bcsc.distributed.collectives import Ranks
+from bcsc.errors import InvalidArgumentError
 from bcsc.optim.block_cyclic import BlockCyclic
 
 
@@ -73,9 +74,17 @@ def sum_gradients(optimizer: BlockCyclic, ranks: Ranks) -> None:
 
 
 def sum_before_steps(optimizer: BlockCyclic, ranks: Ranks) -> RemovableHandle:
-    """From now on let every step of the optimizer begin by summing the gradients over the ranks."""
+    """From now on let every step of the optimizer begin by summing the gradients over the ranks.
 
-    def hook(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    A closure computes its gradients inside the step, after the sum, so that a step with one is refused.
+    """
+
+    def hook(_optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if any(given is not None for given in (*args[1:], *kwargs.values())):
+            raise InvalidArgumentError(
+                "step was given a closure, whose gradients would come after they are summed over the ranks. "
+                "Compute the gradients first, then call step() without it."
+            )
         sum_gradients(optimizer, ranks)
 
     return optimizer.register_step_pre_hook(hook)

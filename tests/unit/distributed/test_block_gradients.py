@@ -15,6 +15,7 @@ from bcsc.distributed.block_gradients import (
     sum_gradients,
     unpack_,
 )
+from bcsc.errors import InvalidArgumentError
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.seeding import stream
 from tests.ranks_in_threads import in_threads
@@ -102,6 +103,19 @@ def test_who_removes_the_hook_steps_alone():
     for p in own:
         p.grad = torch.ones_like(p)
     optimizer.step()
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((lambda: 0.0,), {}), ((), {"closure": lambda: 0.0})])
+def test_a_closure_whose_gradients_would_come_too_late_is_refused(args, kwargs):
+    own = parameters()
+    optimizer = optimizer_of(own, "update")
+    before = packed(own)
+    handle = sum_before_steps(optimizer, None)
+    with pytest.raises(InvalidArgumentError, match="Compute the gradients first"):
+        optimizer.step(*args, **kwargs)
+    assert torch.equal(packed(own), before)
+    handle.remove()
+    optimizer.step(*args, **kwargs)
 
 
 class Bucket:
