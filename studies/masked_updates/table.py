@@ -21,7 +21,7 @@ QUESTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
     "Does the balance of the cycle?": [(CYCLIC, "SkipUpdate"), ("cyclic by tensor, M = 2", "SkipUpdate by tensor")],
     "Do fresh blocks?": [(CYCLIC, FIXED)],
 }
-HEADER = ("arm", "rate", "rates tried", "loss on the test text, by seed", "mean", "less than dense, 95 % interval")
+HEADER = ("arm", "rate", "rates tried", "loss on the test text, by seed", "mean", "gain over dense, 95 % interval")
 
 
 def read_records(root: Path) -> dict[Cell, list[Record]]:

@@ -12,7 +12,7 @@ Gradient = Callable[[list[float], Sequence[int]], list[float]]
 
 @dataclass
 class Recipe:
-    """Learning rate, momentum, weight decay and the reading of Eq. 8."""
+    """Learning rate, momentum, weight decay and the reading of Eq. 9."""
 
     lr: float
     momentum: float

@@ -40,7 +40,7 @@ class BlockCyclic(Optimizer):
     the cycle. Together with ``BlockCyclicSampler`` this is Algorithm 1 of the paper.
 
     Paper -> code:  M -> num_blocks,  P_j -> the scalars with label j (``bcsc.optim.partition``),  (t, j) -> inner_step
-    = t * M + j,  Q_j^T in Eq. 8 -> mask (``bcsc.optim.masking``),  eta -> the base's lr.
+    = t * M + j,  Q_j^T in Eq. 9 -> mask (``bcsc.optim.masking``),  eta -> the base's lr.
     Differs from the paper: M need not divide m, block sizes may differ by one scalar.
 
     Args:

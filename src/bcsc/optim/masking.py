@@ -1,6 +1,6 @@
 """One step of a base optimizer that leaves alone what is outside the active block.
 
-Paper -> code (Eq. 8):  w - eta Q_j^T G  is written for plain gradient steps, where masking the update, the gradient or
+Paper -> code (Eq. 9):  w - eta Q_j^T G  is written for plain gradient steps, where masking the update, the gradient or
 everything is the same. With momentum, decay or accumulators the three differ (docs/decisions/0001): one function each.
 
 All scalars of one device and type are handled in a few operations, however many tensors they are in, and none of the

@@ -191,9 +191,9 @@ def rises_with_blocks(study: Study, saying: Saying) -> list[Case]:
     for cell in cells_called(study, saying.arms):
         places.setdefault(cell.place, []).append(cell)
     return [
-        case_of(study, f"{place}: points per doubling of M", slope_weights(cells), period)
+        case_of(study, f"{place}: points per doubling of M, from {low} to {high}", slope_weights(cells), period)
         for place, cells in places.items()
-        if len({cell.blocks for cell in cells}) > 1
+        if (low := min(cell.blocks for cell in cells)) < (high := max(cell.blocks for cell in cells))
         for period in saying.periods
     ]
 

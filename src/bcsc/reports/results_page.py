@@ -22,8 +22,10 @@ What was measured of the paper's claims. This page is made from the run folders 
 runs behind its row: configuration, a line per epoch, origin.
 
 {cost} {spread} Beside the points of a claim it is half the 95 % interval. Averages over halves and over all epochs
-compare only methods of as many epochs; at equal gradient evaluations, where they have not, the claims are on what
-training ends with. Times are left out: the runs were made beside other work, some on other machines.
+compare only methods of as many epochs. At equal gradient evaluations the numbers of epochs differ, so that claims there
+are on the final accuracy. Of an odd number of epochs the middle one counts to the first half. Where epochs were cut,
+the difference from the paper is one of length, too. Times are left out: the runs were made beside other work, some on
+other machines.
 """
 COMPARED: tuple[Axis, ...] = ("epochs", "gradient_evaluations")  # not seconds, which do not compare between machines
 

@@ -354,7 +354,7 @@ def test_rising_with_blocks_is_measured_in_points_per_doubling_and_in_each_place
 
     cases = only_rule("rises-with-m", study_in_memory("blocks", accuracy, **CUT))
     assert [case.label for case in cases] == [
-        f"{network}: points per doubling of M" for network in ("LeNet4", "VGG19", "ResNet18")
+        f"{network}: points per doubling of M, from 1 to 16" for network in ("LeNet4", "VGG19", "ResNet18")
     ]
     for case, model in zip(cases, ("lenet4", "vgg19", "resnet18"), strict=True):
         assert case.values == pytest.approx((len(model),) * 3)
