@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from bcsc.version import __version__
 
 if TYPE_CHECKING:
-    from bcsc import data, distributed, models, optim
+    from bcsc import data, distributed, errors, models, optim
     from bcsc.cli.compare import Comparison, compare
     from bcsc.distributed import RankSampler, active_block_hook
     from bcsc.errors import BcscError
@@ -38,6 +38,7 @@ _HOME = {
     "compare": "bcsc.cli.compare",
     "data": "bcsc.data",
     "distributed": "bcsc.distributed",
+    "errors": "bcsc.errors",
     "models": "bcsc.models",
     "optim": "bcsc.optim",
     "run": "bcsc.runs.run",
@@ -65,6 +66,7 @@ __all__ = [
     "compare",
     "data",
     "distributed",
+    "errors",
     "models",
     "optim",
     "run",

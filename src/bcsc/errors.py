@@ -83,6 +83,11 @@ def check_at_least(name: str, value: object, least: int) -> int:
     return int(value)
 
 
+def check_optional(name: str, value: object, least: int) -> int | None:
+    """The same of a value that may be left out."""
+    return None if value is None else check_at_least(name, value, least)
+
+
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
     """``value`` if it is one of ``allowed``; the message names them all and the closest."""
     choices = list(allowed)

@@ -248,6 +248,11 @@ def refuse_in_parallel(optimizer: BlockCyclic, ranks: Ranks) -> None:
             "The block-parallel mode cannot tell a scalar parameter's own state from its step count with a base other "
             "than SGD. Give the parameter a shape of (1,), or take the exact mode."
         )
+    if hasattr(optimizer, "eval"):
+        raise UnsupportedOptimizerError(
+            f"{type(optimizer.base).__name__} makes the weights to be evaluated from its state, of which every rank of "
+            "the block-parallel mode has a part. Take the exact mode."
+        )
     if not treats_scalars_apart(optimizer.base):
         raise UnsupportedOptimizerError(
             f"{type(optimizer.base).__name__} does not treat every scalar by itself, so its state cannot be shared out "

@@ -6,7 +6,15 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
-from bcsc.optim.bases.trial import numbers_on, small_shape, step_unnoticed, twin_of, without_trace
+from bcsc.optim.bases.trial import (
+    generators_of,
+    numbers_on,
+    seed_generators,
+    small_shape,
+    step_unnoticed,
+    twin_of,
+    without_trace,
+)
 from bcsc.seeding import stream
 
 NUM_STEPS = 6
@@ -37,7 +45,7 @@ def treats_scalars_apart(base: Optimizer) -> bool:
 def numbers_for(parameter: Tensor, generator: Generator) -> Tensor:
     """Where a stand-in begins, and gradients; every other one is at right angles to it, as some bases look for that."""
     shape = small_shape(parameter)
-    numbers = torch.randn(1 + NUM_STEPS, *shape, generator=generator, dtype=torch.float64)
+    numbers = torch.randn(1 + NUM_STEPS, *shape, generator=generator, dtype=torch.float64, device="cpu")
     start = numbers[0]
     for gradient in numbers[2::2]:
         gradient -= (gradient * start).sum() / start.square().sum() * start
@@ -46,7 +54,7 @@ def numbers_for(parameter: Tensor, generator: Generator) -> Tensor:
 
 def moves(base: Optimizer, parameters: Sequence[Tensor], numbers: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
     """How far a twin has moved each stand-in, and the numbers among the options of its groups."""
-    torch.manual_seed(0)
+    seed_generators(generators_of(base))
     stand_ins = [nn.Parameter(own[0].clone()) for own in numbers]
     twin = twin_of(base, dict(zip(map(id, parameters), stand_ins, strict=True)))
     getattr(twin, "train", lambda: None)()  # schedule-free optimizers step in that mode only

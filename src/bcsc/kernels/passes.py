@@ -43,7 +43,7 @@ def checked(check: Callable[[Any], T | None]) -> T | None:
     if loops is None:
         return None
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.device("cpu"):
             warnings.simplefilter("ignore")
             return check(loops)
     except Exception as error:

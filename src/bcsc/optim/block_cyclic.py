@@ -10,7 +10,14 @@ from torch._compile import _disable_dynamo  # torch.compiler.disable loads the c
 from torch.optim import Optimizer
 
 from bcsc.choices import GRANULARITIES, MASKS, ORDERS, Granularity, Mask, Order
-from bcsc.errors import StateMismatchError, UnsupportedOptimizerError, check_at_least, check_choice, check_same_setup
+from bcsc.errors import (
+    StateMismatchError,
+    UnsupportedOptimizerError,
+    check_at_least,
+    check_choice,
+    check_optional,
+    check_same_setup,
+)
 from bcsc.optim.bases.conduct import Conduct, learn_conduct, settings_of
 from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
@@ -18,7 +25,7 @@ from bcsc.optim.fast.one_pass import step_in_one_pass
 from bcsc.optim.masking import given_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
-from bcsc.optim.state_check import OWN_STATE, check_base_state, check_complete, check_shapes, num_stateful
+from bcsc.optim.state_check import OWN_STATE, check_base_state, check_complete, check_shapes, num_stateful, own_part
 from bcsc.optim.updates.alignment import Alignment, Factors, refuse_sharded
 from bcsc.optim.updates.settings import check_moves, checked_exclusion
 from bcsc.seeding import stream_key
@@ -94,16 +101,13 @@ class BlockCyclic(Optimizer):
         check_choice("granularity", granularity, GRANULARITIES)
         check_choice("order", order, ORDERS)
         refuse_nested(base)
-        refuse_base(base, mask)
-        check_moves(mask, order, redraw, rescale=rescale, align=align)
-        self.base = base
         self.num_blocks = check_at_least("num_blocks", num_blocks, 1)
-        self.seed = check_at_least("seed", seed, 0)
+        refuse_base(base, mask, moves_all=self.num_blocks == 1 and not align)
+        self.seed, self.redraw = check_at_least("seed", seed, 0), check_optional("redraw", redraw, 1)
+        check_moves(mask, order, redraw, rescale=rescale, align=align)
+        self.base, self.rescale, self.align = base, rescale, align
         self.mask, self.granularity, self.order = mask, granularity, order
-        if steps_per_epoch is not None:
-            check_at_least("steps_per_epoch", steps_per_epoch, 1)
-        self.steps_per_epoch = steps_per_epoch
-        self.redraw, self.rescale, self.align = redraw, rescale, align
+        self.steps_per_epoch = check_optional("steps_per_epoch", steps_per_epoch, 1)
         self.exclude = checked_exclusion(exclude, self._parameters())
         self._alignment = Alignment(granularity) if align else None
         self._position, self._drift = Position(), DriftWatch()
@@ -119,6 +123,8 @@ class BlockCyclic(Optimizer):
     param_groups: list[dict[str, Any]] = shared_with_base("param_groups")
     state: defaultdict[Tensor, Any] = shared_with_base("state")
     defaults: dict[str, Any] = shared_with_base("defaults")
+    train: Callable[[], None] = shared_with_base("train")  # of schedule-free bases; others have neither
+    eval: Callable[[], None] = shared_with_base("eval")
 
     @property
     def epoch(self) -> int:
@@ -187,6 +193,8 @@ class BlockCyclic(Optimizer):
         like = old if old is not None and old.is_over(trainable) and old.drawn_from[:2] == (seed, epoch) else None
         self._blocks = EpochBlocks(trainable, labels, drawn_from=drawn_from, like=like)
         self.conduct()  # which a compiled step would break its graph for, too
+        if self._alignment is not None:
+            self._alignment.begin(trainable)
         return self._blocks
 
     def factors(self, blocks: EpochBlocks) -> Factors:
@@ -273,13 +281,7 @@ class BlockCyclic(Optimizer):
 
     def _checked_own_state(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """The part of a saved state that is not the base's, if it fits this optimizer."""
-        if not isinstance(state_dict.get(OWN_STATE), Mapping):
-            raise StateMismatchError(
-                f"The state dict has no entry {OWN_STATE!r}, so it is not a BlockCyclic's. "
-                "If it is the bare optimizer's, load it into optimizer.base. Helpers of torch.distributed.checkpoint "
-                "drop the entry: save a bcsc.DistributedState(model, optimizer)."
-            )
-        own = {**BEFORE_MASKED_UPDATES, **state_dict[OWN_STATE]}
+        own = {**BEFORE_MASKED_UPDATES, **own_part(state_dict)}
         check_same_setup("BlockCyclic", saved=own, current=self._setup(), others=("epoch", "step", "shapes"))
         check_shapes(own["shapes"], self._shapes())
         Position().restore(own["epoch"], own["step"])  # refuses what is not a position before anything is changed

@@ -16,7 +16,9 @@ from bcsc.optim.sampler import LAST_TO_GIVE, BlockCyclicSampler
 
 FEWER_STEPS = (
     "If the gradients of several batches make a step, tell the sampler: batches_per_step=. "
-    "If a trainer deals out whole batches to several processes, give each a RankSampler, in a BlockCyclicLoader."
+    "If a trainer deals out whole batches to several processes, give each a RankSampler, in a BlockCyclicLoader. "
+    "If a GradScaler has skipped steps, call set_epoch on the optimizer before each epoch: it then goes on with the "
+    "sampler."
 )
 
 

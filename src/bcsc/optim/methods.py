@@ -46,6 +46,10 @@ class Method:
         """After how many steps the blocks are drawn anew, where that is not once an epoch: after every cycle."""
         return num_blocks if self.one_pass and self.blocks == "cyclic" else None
 
+    def moves_all(self, num_blocks: int) -> bool:
+        """Whether every step moves all as the base does."""
+        return self.num_blocks(num_blocks) == 1 and not self.moves.get("align")
+
     def batches_per_step(self, sampler: BlockCyclicSampler) -> int:
         """How many mini-batches' gradients are accumulated into one inner step."""
         return sampler.batches_per_step

@@ -38,12 +38,12 @@ def label_dtype(num_blocks: int) -> torch.dtype:
 def block_sizes(num_scalars: int, num_blocks: int) -> Tensor:
     """How many scalars each block gets: they differ by at most one."""
     smaller, num_larger = divmod(num_scalars, num_blocks)
-    return torch.tensor([smaller + 1] * num_larger + [smaller] * (num_blocks - num_larger))
+    return torch.tensor([smaller + 1] * num_larger + [smaller] * (num_blocks - num_larger), device="cpu")
 
 
 def draw_independent_labels(num_units: int, num_blocks: int, generator: Generator) -> Tensor:
     """A block for every unit, whatever the others get."""
-    return torch.randint(num_blocks, (num_units,), generator=generator, dtype=label_dtype(num_blocks))
+    return torch.randint(num_blocks, (num_units,), generator=generator, dtype=label_dtype(num_blocks), device="cpu")
 
 
 def draw_labels(num_scalars: int, num_blocks: int, generator: Generator) -> Tensor:
@@ -56,13 +56,13 @@ def draw_labels(num_scalars: int, num_blocks: int, generator: Generator) -> Tens
     labels = draw_independent_labels(num_scalars, num_blocks, generator)
     surplus = torch.bincount(labels, minlength=num_blocks) - block_sizes(num_scalars, num_blocks)
     while (largest := int(surplus.max())) > 0:
-        candidates = torch.randint(num_scalars, (2 * num_blocks * largest + 16,), generator=generator)
+        candidates = torch.randint(num_scalars, (2 * num_blocks * largest + 16,), generator=generator, device="cpu")
         candidates = torch.unique(candidates)
-        candidates = candidates[torch.randperm(len(candidates), generator=generator)]
+        candidates = candidates[torch.randperm(len(candidates), generator=generator, device="cpu")]
         theirs = labels[candidates]
         leaving = torch.cat([candidates[theirs == j][: surplus[j]] for j in torch.nonzero(surplus > 0).flatten()])
-        missing = torch.repeat_interleave(torch.arange(num_blocks), (-surplus).clamp(min=0))
-        joining = missing[torch.randperm(len(missing), generator=generator)][: len(leaving)]
+        missing = torch.repeat_interleave(torch.arange(num_blocks, device="cpu"), (-surplus).clamp(min=0))
+        joining = missing[torch.randperm(len(missing), generator=generator, device="cpu")][: len(leaving)]
         surplus -= torch.bincount(labels[leaving], minlength=num_blocks)
         surplus += torch.bincount(joining, minlength=num_blocks)
         labels[leaving] = joining.to(labels.dtype)
@@ -74,8 +74,8 @@ def draw_unit_labels(sizes: Sequence[int], num_blocks: int, generator: Generator
 
     No two blocks then differ by more than the largest unit.
     """
-    shuffled = torch.randperm(len(sizes), generator=generator).tolist()
-    tie_breaker = torch.randperm(num_blocks, generator=generator).tolist()
+    shuffled = torch.randperm(len(sizes), generator=generator, device="cpu").tolist()
+    tie_breaker = torch.randperm(num_blocks, generator=generator, device="cpu").tolist()
     loads = [(0, rank, block) for block, rank in enumerate(tie_breaker)]
     heapq.heapify(loads)
     labels = [0] * len(sizes)
@@ -83,7 +83,7 @@ def draw_unit_labels(sizes: Sequence[int], num_blocks: int, generator: Generator
         load, rank, block = loads[0]
         labels[unit] = block
         heapq.heapreplace(loads, (load + sizes[unit], rank, block))
-    return torch.tensor(labels, dtype=label_dtype(num_blocks))
+    return torch.tensor(labels, dtype=label_dtype(num_blocks), device="cpu")
 
 
 def unit_shape(shape: Shape, granularity: Granularity) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def check_num_blocks(num_blocks: int, shapes: Sequence[Shape], granularity: Gran
     most = num_units(shapes, granularity)
     if most == 0:
         raise InvalidArgumentError(
-            "The optimizer has no trainable parameters: nothing to cut into blocks. "
+            "The optimizer has no trainable parameters, or they are all excluded: nothing to cut into blocks. "
             "Give it parameters with requires_grad=True."
         )
     if num_blocks > most:
@@ -207,7 +207,7 @@ class EpochBlocks:
         self.parameters = list(parameters)
         self.number_of = {id(p): number for number, p in enumerate(self.parameters)}
         self.present = [blocks_among(own) for own in labels] if present is None else list(present)
-        self.present_labels = [torch.tensor(own) for own in self.present]
+        self.present_labels = [torch.tensor(own, device="cpu") for own in self.present]
         self.label_dtype = labels[0].dtype
         self.memories: list[FlatMemory] = memories_for(self.parameters) if like is None else like.memories
         self.memory_of = {i: memory for memory in self.memories for i in memory.indices}

@@ -23,7 +23,7 @@ class Position:
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the first inner step of ``epoch``, unless a position inside it was just restored."""
-        check_at_least("epoch", epoch, 0)
+        epoch = check_at_least("epoch", epoch, 0)
         if not (self._restored and epoch == self.epoch):
             self.epoch, self.step = epoch, 0
         self.is_told = True

@@ -30,9 +30,9 @@ LAST_TO_GIVE: ContextVar["weakref.ref[BlockCyclicSampler] | None"] = ContextVar(
 
 def draw_shuffles(num_samples: int, num_shuffles: int, seed: int, epoch: int) -> Tensor:
     """Independent orders of all samples, one per row."""
-    shuffles = torch.empty(num_shuffles, num_samples, dtype=torch.int64)
+    shuffles = torch.empty(num_shuffles, num_samples, dtype=torch.int64, device="cpu")
     for j in range(num_shuffles):
-        torch.randperm(num_samples, generator=stream(seed, "shuffle", epoch, j), out=shuffles[j])
+        torch.randperm(num_samples, generator=stream(seed, "shuffle", epoch, j), out=shuffles[j], device="cpu")
     return shuffles
 
 

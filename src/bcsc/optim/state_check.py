@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any, NoReturn
 
 import torch
@@ -20,9 +21,22 @@ from bcsc.errors import LARGEST, StateMismatchError, in_short
 from bcsc.optim.bases.trial import step_unnoticed, twin_of, without_trace
 
 OWN_STATE = "block_cyclic"  # the entry of a state that is not the base's
-WAYS_OF_COMPUTING = ("fused", "foreach")  # the same step, so they need not be as they were saved
+NO_CHOICES = ("fused", "foreach", "train_mode")  # ways to make the same step, and a mode: they may change
+NAMES = ("params", "param_names")  # the first are checked apart, the others are for people
 
 Groups = Sequence[Mapping[str, Any]]
+
+
+def own_part(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a saved state has of the position and the set-up, or a refusal where it is the base's alone."""
+    own = state_dict.get(OWN_STATE)
+    if not isinstance(own, Mapping):
+        raise StateMismatchError(
+            f"The state dict has no entry {OWN_STATE!r}, so it is not a BlockCyclic's. "
+            "If it is the bare optimizer's, load it into optimizer.base. Helpers of torch.distributed.checkpoint "
+            "drop the entry: save a bcsc.DistributedState(model, optimizer)."
+        )
+    return own
 
 
 def check_base_state(base: Optimizer, saved: Mapping[str, Any]) -> None:
@@ -87,7 +101,7 @@ def checked_groups(groups: Groups, saved: Any) -> Groups:
         if not isinstance(group, Mapping) or not are_whole(group.get("params")) or group["params"] != numbers:
             not_this_optimizers(f"group {number} should be of the parameters {in_short(numbers)}, is {in_short(group)}")
         for name, value in own.items():
-            if name != "params" and name in group and not fits_option(name, group[name], value):
+            if name not in NAMES and name in group and not fits_option(name, group[name], value):
                 not_this_optimizers(f"{name} of group {number} was {in_short(group[name])}, is {in_short(value)}")
         first += len(numbers)
     return saved
@@ -161,7 +175,7 @@ def fits(saved: Any, made: Any, dtype: torch.dtype) -> bool:
 
 def fits_option(name: str, saved: Any, own: Any) -> bool:
     """Whether a saved option can take the place of the current one: choices stay, numbers may change."""
-    if own is None or name in WAYS_OF_COMPUTING:
+    if own is None or name in NO_CHOICES:
         return saved is None or isinstance(saved, bool | str) or is_number(saved)
     if isinstance(own, bool | str):
         return type(saved) is type(own) and bool(saved == own)
@@ -176,7 +190,9 @@ def is_number(value: Any) -> bool:
     """Whether it is a finite number, or a tensor of one."""
     if isinstance(value, Tensor):
         return value.numel() == 1 and is_safe(value) and not value.is_complex() and math.isfinite(value.item())
-    return type(value) is int and abs(value) <= LARGEST if type(value) is not float else math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return abs(int(value)) <= LARGEST if isinstance(value, Integral) else math.isfinite(value)
 
 
 def is_count(value: Any) -> bool:

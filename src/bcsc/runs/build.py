@@ -160,7 +160,8 @@ def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[
 
 def check_method(spec: RunSpec) -> None:
     """Refuse a method, an optimizer and a mask that do not go together, before there is a network."""
-    build_optimizer(replace(spec, blocks=1), nn.Linear(2, 2, bias=False), num_samples=1)
+    stand_in = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    build_optimizer(replace(spec, blocks=min(spec.blocks, 2)), stand_in, num_samples=1)
 
 
 def find_optimizer(name: str) -> type[Optimizer]:
@@ -189,7 +190,7 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     options |= spec.optimizer_options
     try:
         base: Optimizer = kind(model.parameters(), **options)
-        refuse_base(base, spec.mask)
+        refuse_base(base, spec.mask, moves_all=METHODS[spec.method].moves_all(spec.blocks))
         try_out(partial(kind, **options), {p.dim() for p in model.parameters()})
     except BcscError:
         raise
@@ -223,6 +224,7 @@ def try_out(build: Callable[[list[nn.Parameter]], Optimizer], dimensions: set[in
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     optimizer = build(parameters)
+    getattr(optimizer, "train", lambda: None)()  # schedule-free optimizers step in that mode only
     for _ in range(2):
         optimizer.step()
     name, kept = type(optimizer).__name__, unreadable_class_in(optimizer.state_dict())

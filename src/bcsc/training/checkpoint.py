@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bcsc.errors import BcscError, CheckpointError, StateMismatchError, in_short
-from bcsc.optim.state_check import WAYS_OF_COMPUTING, checked_groups, is_safe, saved_position
+from bcsc.optim.state_check import NO_CHOICES, checked_groups, is_safe, saved_position
 from bcsc.training.history import EpochRow, row_of
 from bcsc.training.rank_state import check_rank_states
 
@@ -216,7 +216,7 @@ def check_saved_options(saved: Mapping[str, Any], trainer: "Trainer") -> None:
     groups = trainer.optimizer.param_groups
     rate = trainer.plan.learning_rate(saved_position(saved)[0])
     for own, group in zip(groups, checked_groups(groups, saved.get("param_groups")), strict=True):
-        for name in own.keys() & group.keys() - {"params", *WAYS_OF_COMPUTING}:
+        for name in own.keys() & group.keys() - {"params", *NO_CHOICES}:
             value = rate if name == "lr" else own[name]
             if not is_same(group[name], value):
                 not_this_runs(f"{name} was {in_short(group[name])}, is {in_short(value)}")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -157,6 +157,7 @@ class Trainer:
             restore_rank_state(self.model, self._rank_states, self.ranks, self.plan.device)
             self._rank_states = None
         self.model.train()
+        switch(self.optimizer, "train")
         self.optimizer.zero_grad()
         steps, at_once = self.data.batches_per_epoch // self.data.batches_per_step, self.data.division.steps_at_once
         samples_per_step = self.data.samples_per_epoch * at_once / steps
@@ -226,6 +227,7 @@ class Trainer:
         training_seconds = self._seconds()
         losses = torch.stack(self._losses).double()
         average_buffers(self.model, self.ranks)
+        switch(self.optimizer, "eval")
         test_loss, test_accuracy = evaluate(self.model, self.data.test_batches(), self.plan)
         if not math.isfinite(test_loss):
             self._diverged(f"test loss is {test_loss}", self.optimizer.inner_step - 1)
@@ -274,6 +276,11 @@ class StepTimer:
             return False
         self.seconds_per_step = (time.perf_counter() - self._began) / self.TIMED
         return True
+
+
+def switch(optimizer: SteppedOptimizer, mode: Literal["train", "eval"]) -> None:
+    """Let a schedule-free optimizer put the weights in place that are to be trained, or to be evaluated and kept."""
+    getattr(optimizer, mode, lambda: None)()
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ import sys
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -498,6 +499,8 @@ def test_a_sparse_gradient_is_refused_before_anything_moves() -> None:
         ({"num_blocks": 2, "order": "random "}, "order must be one of cyclic, random"),
         ({"num_blocks": 2, "seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"num_blocks": 2, "steps_per_epoch": 0}, "steps_per_epoch .* got 0"),
+        ({"num_blocks": 2, "redraw": 0}, "redraw .* got 0"),
+        ({"num_blocks": 2, "redraw": 0, "order": "bernoulli"}, "redraw must be a whole number of at least 1, got 0"),
     ],
 )
 def test_bad_arguments_are_refused(options: dict, message: str) -> None:
@@ -517,8 +520,57 @@ def test_bases_that_cannot_work_are_refused() -> None:
         bcsc.BlockCyclic(sgd(model), 2).add_param_group({"params": [torch.zeros(1)], "differentiable": True})
     with pytest.raises(InvalidArgumentError, match="no trainable parameters"):
         bcsc.BlockCyclic(sgd(network().requires_grad_(False)), 1)
+    with pytest.raises(InvalidArgumentError, match="or they are all excluded"):
+        bcsc.BlockCyclic(sgd(model), 1, exclude=model.parameters())
     with pytest.raises(InvalidArgumentError, match="epoch must be a whole number"):
         bcsc.BlockCyclic(sgd(model), 2).set_epoch("1")
+
+
+def test_whole_numbers_of_numpy_are_kept_as_those_of_python() -> None:
+    """Which a checkpoint can hold that runs no code."""
+    model, two = network(), np.int64(2)
+    optimizer = bcsc.BlockCyclic(sgd(model), two, steps_per_epoch=np.int64(10), redraw=two, seed=two)
+    batches = bcsc.BlockCyclicSampler(np.int64(8), two, two, seed=two)
+    for each in (optimizer, batches):
+        each.set_epoch(np.int64(3))
+        buffer = io.BytesIO()
+        torch.save(each.state_dict(), buffer)
+        buffer.seek(0)
+        assert torch.load(buffer, weights_only=True) == each.state_dict()
+    plain = bcsc.BlockCyclic(sgd(model), 2, steps_per_epoch=10, redraw=2, seed=2)
+    plain.load_state_dict(optimizer.state_dict())
+    assert plain.epoch == 3
+
+
+def test_a_rate_of_numpy_and_other_names_of_the_parameters_are_loaded() -> None:
+    named, renamed = (
+        torch.optim.SGD([(f"{prefix}{name}", p) for name, p in network().named_parameters()], lr=0.1)
+        for prefix in ("", "module.")
+    )
+    one, other = bcsc.BlockCyclic(named, 3), bcsc.BlockCyclic(renamed, 3)
+    one.param_groups[0]["lr"] = np.float64(0.05)
+    other.load_state_dict(one.state_dict())
+    assert other.param_groups[0]["lr"] == 0.05
+
+
+def test_the_device_that_new_tensors_are_made_on_changes_nothing() -> None:
+    def trained_and_sampled(device: str) -> tuple[Tensor, list[list[int]]]:
+        model = network()
+        for number, p in enumerate(model.parameters()):
+            p.grad = torch.full_like(p, 0.1 * number - 0.2)
+        with torch.device(device):
+            adam = torch.optim.AdamW(model.parameters(), fused=True)
+            for base, options in (
+                (sgd(model), {}),
+                (adam, {"order": "bernoulli"}),
+                (sgd(model), {"granularity": "tensor", "rescale": True, "align": True}),
+            ):
+                bcsc.BlockCyclic(base, 3, **options).step()
+            return vector(model), list(bcsc.BlockCyclicSampler(8, 2, 4))
+
+    (expected, batches), (found, others) = trained_and_sampled("cpu"), trained_and_sampled("meta")
+    assert torch.equal(found, expected)
+    assert others == batches
 
 
 def test_its_representation_names_what_it_was_built_with() -> None:

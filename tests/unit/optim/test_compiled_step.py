@@ -134,3 +134,16 @@ def test_a_block_that_nothing_is_in_moves_nothing_in_a_compiled_step(fresh_dynam
     step()
     assert all(torch.equal(p, torch.ones_like(p)) for p in parameters)
     assert [base.state[p]["step"].item() for p in parameters] == [0, 0]
+
+
+@pytest.mark.slow
+def test_the_scores_of_an_alignment_begin_outside_the_graph(fresh_dynamo) -> None:
+    graphs, model = CountedGraphs(), nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    optimizer = bcsc.BlockCyclic(BASES["sgd"](model.parameters()), 2, granularity="tensor", align=True)
+    step = torch.compile(optimizer.step, backend=graphs, fullgraph=True)  # a break would be an error
+    for number in range(4):
+        optimizer.zero_grad()
+        model(torch.full((2, 3), 0.5 + number)).square().mean().backward()
+        optimizer.epoch_blocks()
+        step()
+    assert graphs.run == 4

@@ -127,6 +127,18 @@ def test_accumulation_that_the_sampler_knows_nothing_of_is_warned_of() -> None:
         assert message.startswith("In epoch 0 the optimizer has made 4 steps, the sampler has given the batches of 9.")
         assert "batches_per_step=" in message
         assert "RankSampler" in message
+        assert "If a GradScaler has skipped steps, call set_epoch" in message
+
+
+def test_who_says_the_epoch_goes_on_with_the_sampler_after_a_skipped_step() -> None:
+    optimizer, batches = build_optimizer(steps_per_epoch=NUM_STEPS), build_sampler()
+    for epoch in range(2):
+        optimizer.set_epoch(epoch)
+        batches.set_epoch(epoch)
+        for number, _ in enumerate(batches):
+            if (epoch, number) != (0, 1):  # as where a gradient is infinite
+                assert optimizer.inner_step == number - (epoch == 0 and number > 1)
+                optimizer.step()
 
 
 def test_half_as_many_steps_as_batches_are_warned_of_and_more_are_not() -> None:

@@ -63,6 +63,14 @@ def test_an_optimizer_that_keeps_a_count_among_its_options_continues_exactly(tmp
     check_continuation(tmp_path, monkeypatch, steps, optimizer="tests.odd_optimizers:Counting", mask="update")
 
 
+@pytest.mark.parametrize("steps", [5, 40])
+@pytest.mark.parametrize("mask", ["gradient", "all"])
+def test_a_schedule_free_optimizer_continues_exactly(tmp_path, mask: str, steps: int, monkeypatch) -> None:
+    pytest.importorskip("schedulefree")
+    settings = {"optimizer": "schedulefree:SGDScheduleFree", "mask": mask, "schedule": "constant"}
+    check_continuation(tmp_path, monkeypatch, steps, **settings)
+
+
 def check_continuation(root: Path, monkeypatch: pytest.MonkeyPatch, steps: int, **settings: str) -> None:
     """After an interruption after so many steps."""
     from bcsc.errors import Interrupted

@@ -1,11 +1,13 @@
 """Any installed optimizer, by its import path; its options are those of its signature."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
-from bcsc.errors import InvalidArgumentError
-from bcsc.runs.build import build_base
+from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
+from bcsc.runs.build import build_base, check_method
 from bcsc.runs.spec import RunSpec
 from tests.sign_descent import SignDescent
 
@@ -51,3 +53,13 @@ def test_a_path_into_torch_is_the_optimizer_of_that_name() -> None:
 def test_what_is_not_there_or_not_taken_is_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         base(**settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "blocks", "goes"), [("sgd", 8, True), ("bcsc", 1, True), ("bcsc", 8, False), ("magma", 1, False)]
+)
+def test_one_that_is_evaluated_elsewhere_is_refused_before_there_is_a_network_unless_all_moves(method, blocks, goes):
+    pytest.importorskip("schedulefree")
+    spec = RunSpec(method=method, blocks=blocks, optimizer="schedulefree:AdamWScheduleFree")
+    with nullcontext() if goes else pytest.raises(UnsupportedOptimizerError, match="take another mask"):
+        check_method(spec)

@@ -190,6 +190,20 @@ def test_the_network_trains_in_training_mode_and_is_tested_in_evaluation_mode() 
     assert modes == [True, True, False] * 3
 
 
+def test_an_optimizer_with_weights_to_evaluate_puts_them_in_place_for_the_test_and_the_checkpoint() -> None:
+    schedulefree, model = pytest.importorskip("schedulefree"), network()
+    base = schedulefree.SGDScheduleFree(model.parameters(), lr=0.1)
+    optimizer, sampler = build_method("sgd", base, num_samples=NUM_SAMPLES, batch_size=4, num_blocks=1, seed=5)
+    data = LoaderData(samples(), samples(7, "test"), sampler, 1, device=CPU)
+    plan = Plan(epochs=2, learning_rate=lambda _: 0.1, loss_fn=F.cross_entropy, seed=5, device=CPU)
+    run = trained(Trainer(model, optimizer, data, plan))
+    assert not base.param_groups[0]["train_mode"]
+    assert evaluate(model, data.test_batches(), plan)[0] == run.rows[-1].test_loss
+    averaged = weights(model)
+    base.train()
+    assert not torch.allclose(weights(model), averaged)
+
+
 def test_the_test_loss_is_the_mean_over_the_samples_whatever_the_batches() -> None:
     model, (inputs, labels) = network(), samples(7, "test")[:]
     plan = built().plan

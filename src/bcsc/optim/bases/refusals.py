@@ -20,8 +20,8 @@ KNOWN: Mapping[type[Optimizer], str] = {
 }
 
 
-def refuse_base(base: Optimizer, mask: Mask) -> None:
-    """Refuse what cannot be stepped block by block: what is known not to, and what is seen not to."""
+def refuse_base(base: Optimizer, mask: Mask, *, moves_all: bool = False) -> None:
+    """Refuse what cannot be stepped block by block, or all at once: what is known not to, and what is seen not to."""
     name = type(base).__name__
     if not isinstance(base, Optimizer):
         raise UnsupportedOptimizerError(
@@ -32,7 +32,7 @@ def refuse_base(base: Optimizer, mask: Mask) -> None:
         raise UnsupportedOptimizerError(f"{name} {REFUSED}: it has no param_groups. Take the optimizer inside it.")
     refuse_differentiable(base, base.param_groups)
     reasons = [reason for kind, reason in KNOWN.items() if isinstance(base, kind)]
-    reason = reasons[0] if reasons else reason_not_saved(base) or reason_seen(base, mask)
+    reason = reasons[0] if reasons else reason_not_saved(base) or reason_seen(base, mask, moves_all)
     if reason is not None:
         raise UnsupportedOptimizerError(f"{name} {REFUSED}: {reason}.")
 
@@ -64,7 +64,7 @@ def reason_not_saved(base: Optimizer) -> str | None:
     return "its state dict has no state and param_groups to be checked when it is loaded; take the optimizer inside it"
 
 
-def reason_seen(base: Optimizer, mask: Mask) -> str | None:
+def reason_seen(base: Optimizer, mask: Mask, moves_all: bool) -> str | None:
     """What trials of the base tell against it."""
     if is_distributed(base):
         return 'its state is not in optimizer.state, where mask="all" looks for it' if mask == "all" else None
@@ -72,6 +72,11 @@ def reason_seen(base: Optimizer, mask: Mask) -> str | None:
         trials = Trials(base)
         if trials.error is not None:
             return reason_it_fails(trials, mask)
+        if mask == "update" and not moves_all and evaluates_elsewhere(trials):
+            return (
+                "its eval() makes the weights of the parameters and of state that go together, and "
+                'mask="update" lets only the state go on; take another mask'
+            )
         if mask == "all" and hides_state(trials):
             return 'it keeps state that is not in optimizer.state, where mask="all" looks for it; take another mask'
         if mask == "all" and wraps_state(trials):
@@ -112,6 +117,15 @@ def hides_state(trials: Trials) -> bool:
             return True  # it misses what is not to be undone
         ends.append([p.detach() for p in trial.stand_ins])
     return not all(map(same_bits, *ends))
+
+
+def evaluates_elsewhere(trials: Trials) -> bool:
+    """Whether the base changes the parameters to have them evaluated, as schedule-free optimizers do."""
+    trial = trials.new()
+    trial.steps(*[1.0] * 8)  # the schedule-free RAdam stands still in its first four
+    before = [p.detach().clone() for p in trial.stand_ins]
+    getattr(trial.twin, "eval", lambda: None)()
+    return not all(map(same_bits, (p.detach() for p in trial.stand_ins), before))
 
 
 def steps_without_gradient(trials: Trials) -> bool:

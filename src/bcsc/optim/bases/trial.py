@@ -34,7 +34,7 @@ class Trials:
 
     def new(self, **options: object) -> "Trial":
         """Begin a trial, with some options of the groups changed."""
-        torch.manual_seed(0)
+        seed_generators(generators_of(self._base))
         return Trial(self._base, self._with_state, options)
 
     def _step(self) -> None:
@@ -56,7 +56,7 @@ class Trial:
     def __init__(self, base: Optimizer, with_state: bool, options: Mapping[str, object]) -> None:
         parameters = {id(p): p for group in base.param_groups for p in group["params"] if p.requires_grad}
         generator = stream(0, "stand-ins")
-        numbers = [torch.randn(2, *small_shape(p), generator=generator) for p in parameters.values()]
+        numbers = [torch.randn(2, *small_shape(p), generator=generator, device="cpu") for p in parameters.values()]
         pairs = [pair.to(numbers_on(p.device), p.dtype) for pair, p in zip(numbers, parameters.values(), strict=True)]
         self.stand_ins = [nn.Parameter(values) for values, _ in pairs]
         self.gradients = [gradient for _, gradient in pairs]
@@ -152,12 +152,26 @@ def step_unnoticed(twin: Optimizer, *closure: Callable[[], Tensor]) -> None:
 @contextmanager
 def without_trace(base: Optimizer) -> Iterator[None]:
     """Leave the global generators, of the CPU and of the parameters' accelerator, as they were; show no warnings."""
-    accelerator = torch.accelerator.current_accelerator()
-    kind = "cuda" if accelerator is None else accelerator.type
-    devices = {p.device for group in base.param_groups for p in group["params"] if p.device.type == kind}
-    with torch.random.fork_rng(list(devices), device_type=kind), warnings.catch_warnings():
+    devices = generators_of(base)
+    kind = devices[0].type if devices else "cuda"
+    with torch.random.fork_rng(devices, device_type=kind), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def generators_of(base: Optimizer) -> list[torch.device]:
+    """The accelerators that parameters of the base are on; each has a generator beside that of the CPU."""
+    accelerator = torch.accelerator.current_accelerator()
+    devices = {p.device for group in base.param_groups for p in group["params"]}
+    return [device for device in devices if accelerator is not None and device.type == accelerator.type]
+
+
+def seed_generators(accelerators: list[torch.device]) -> None:
+    """Seed the global generators of the CPU and of some accelerators, and no other: they are somebody's."""
+    torch.default_generator.manual_seed(0)
+    for device in accelerators:
+        state = torch.Generator(device).manual_seed(0).get_state()
+        torch.get_device_module(device.type).set_rng_state(state, device)
 
 
 def twin_of(base: Optimizer, stand_ins: Mapping[int, Tensor]) -> Optimizer:
@@ -191,7 +205,7 @@ class Twinning:
         return copied
 
     def _copy(self, value: Any) -> Any:
-        """Copy tensors, optimizers and plain containers; anything else is the same object."""
+        """Copy a value of the base, unless there is only one of it, such as a process group."""
         if id(value) in self._copies:
             return self._copies[id(value)]
         if isinstance(value, Optimizer):
@@ -202,4 +216,7 @@ class Twinning:
             return type(value)(self._copy(item) for item in value)
         if type(value) in (dict, OrderedDict):
             return type(value)((self._copy(key), self._copy(item)) for key, item in value.items())
-        return value
+        try:
+            return copy.deepcopy(value, self._copies)
+        except Exception:  # whatever its class thinks of being copied
+            return value

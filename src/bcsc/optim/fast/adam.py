@@ -34,7 +34,7 @@ class AdamRecipe(NamedTuple):
         numbers = group["lr"], group["eps"], group["weight_decay"], *group["betas"]
         if any(type(number) not in (int, float) for number in numbers):
             return None
-        if torch.tensor(1 - group["betas"][0], dtype=dtype).abs() >= 0.5:
+        if torch.tensor(1 - group["betas"][0], dtype=dtype, device="cpu").abs() >= 0.5:
             return None
         is_decoupled = group.get("decoupled_weight_decay", isinstance(base, AdamW))
         decay: Literal["coupled", "decoupled"] = "decoupled" if is_decoupled else "coupled"

@@ -83,11 +83,12 @@ def new_likeness(kind: Any, tensors: Sequence[Tensor]) -> Callable[..., bool]:
 @cache
 def kind_of_likeness() -> Any:
     """The compiler's check, if it is there and notices all that matters."""
-    one = torch.ones(3, 2)
-    turned, negated = torch.ones(2, 3).t(), torch._neg_view(one)
-    others = [None, turned, negated, turned.contiguous().view(2, 3), torch.ones(6), torch.ones(3, 4)[:, ::2]]
-    others += [one.double(), one.int(), one.to_sparse(), one.to("meta"), nn.Parameter(one), one.as_subclass(Other)]
-    others.append(torch._efficientzerotensor(3, 2))
+    with torch.device("cpu"):
+        one = torch.ones(3, 2)
+        turned, negated = torch.ones(2, 3).t(), torch._neg_view(one)
+        others = [None, turned, negated, turned.contiguous().view(2, 3), torch.ones(6), torch.ones(3, 4)[:, ::2]]
+        others += [one.double(), one.int(), one.to_sparse(), one.to("meta"), nn.Parameter(one), one.as_subclass(Other)]
+        others.append(torch._efficientzerotensor(3, 2))
     try:
         from torch._C._dynamo.guards import TensorGuards
 

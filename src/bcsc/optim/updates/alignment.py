@@ -52,14 +52,18 @@ class Alignment:
         self.granularity = granularity
         self._kept: dict[Tensor, Aligned] = {}
 
+    def begin(self, parameters: Sequence[Tensor]) -> None:
+        """Make room for parameters; those that have it keep what is in it."""
+        for p in parameters:
+            if p not in self._kept:
+                self._kept[p] = self._start(p)
+
     def learn(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        """Take in the gradients; returns the scores of each parameter that has one, to be multiplied with its move."""
+        """Take in the gradients; gives the scores of each parameter that has one, to be multiplied with its move."""
         return [self._learn(p, p.grad) for p in parameters if p.grad is not None]
 
     def _learn(self, p: Tensor, gradient: Tensor) -> Tensor:
-        kept = self._kept.get(p)
-        if kept is None:
-            self._kept[p] = kept = self._start(p)
+        kept = self._kept[p]
         kept.average.lerp_(gradient.to(kept.average.dtype), 1 - MOMENTUM)
         kept.score.lerp_(alignment(kept.average, gradient, kept.score.shape), 1 - SMOOTHING)
         return kept.score

@@ -6,12 +6,12 @@ from typing import Any
 from torch import Tensor
 
 from bcsc.choices import Mask, Order
-from bcsc.errors import InvalidArgumentError, check_at_least
+from bcsc.errors import InvalidArgumentError
 
 
 def check_moves(mask: Mask, order: Order, redraw: int | None, *, rescale: bool, align: bool) -> None:
     """Refuse settings of which one would say nothing about the other."""
-    if redraw is not None and check_at_least("redraw", redraw, 1) != 1 and order == "bernoulli":
+    if redraw not in (None, 1) and order == "bernoulli":
         raise InvalidArgumentError(f'order="bernoulli" draws anew at every step, got redraw={redraw}. Leave it out.')
     for name, value in (("rescale", rescale), ("align", align)):
         if not isinstance(value, bool):

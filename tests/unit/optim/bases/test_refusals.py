@@ -92,6 +92,19 @@ class MissesWhatItHid(Stepper):
         p.sub_(p.grad)
 
 
+class EvaluatesElsewhere(Stepper):
+    """Steps in one place and is evaluated in another, half-way to where it began."""
+
+    def own_step(self, p: Tensor) -> None:
+        self.state[p].setdefault("start", p.clone())
+        p.sub_(p.grad)
+
+    @torch.no_grad()
+    def eval(self) -> None:
+        for p, state in self.state.items():
+            p.lerp_(state["start"], 0.5)
+
+
 class HasAnOptimizerInside(Optimizer):
     def __init__(self, tensors: list[Tensor]) -> None:
         self.inside = torch.optim.Adam(tensors)
@@ -110,6 +123,7 @@ class HasAnOptimizerInside(Optimizer):
             "its step needs the closure, which BlockCyclic evaluates once before it, to have a gradient to mask",
         ),
         (Differentiates, MASKS, "its step differentiates the gradient"),
+        (EvaluatesElsewhere, ["update"], r"its eval\(\) makes the weights of the parameters and of state"),
         (HidesItsState, ["all"], "it keeps state that is not in optimizer.state"),
         (HasAnOptimizerInside, ["all"], "it keeps state that is not in optimizer.state"),
         (WrapsItsState, ["all"], "it keeps state by element in lists"),
@@ -129,6 +143,17 @@ def test_a_base_is_refused_for_what_it_does_under_the_masks_that_it_matters_to(k
                 bcsc.BlockCyclic(base, 2, mask=mask)
         else:
             bcsc.BlockCyclic(base, 2, mask=mask)
+
+
+def test_what_is_evaluated_elsewhere_can_still_be_moved_all_at_once() -> None:
+    optimizer = bcsc.BlockCyclic(EvaluatesElsewhere(tensors := parameters()), 1)
+    for p in tensors:
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    optimizer.eval()
+    assert all((p == 0.5).all() for p in tensors)
+    with pytest.raises(UnsupportedOptimizerError, match="take another mask"):
+        bcsc.BlockCyclic(EvaluatesElsewhere(tensors), 1, align=True)
 
 
 @pytest.mark.parametrize(

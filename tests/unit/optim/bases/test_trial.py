@@ -1,6 +1,9 @@
 """A trial tells what a base does, and leaves no trace."""
 
 import copy
+import threading
+from collections import defaultdict, deque
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +12,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import StepLR
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from bcsc.optim.bases.trial import Trials, twin_of, without_trace
+import bcsc
+from bcsc.optim.bases.trial import Trials, seed_generators, twin_of, without_trace
 
 
 class Counting(Optimizer):
@@ -73,6 +77,56 @@ def test_neither_the_base_nor_the_parameters_nor_the_generators_notice(make) -> 
     assert torch.equal(torch.get_rng_state(), random)
     assert [{**group, "params": None} for group in base.param_groups] == [{**old, "params": None} for old in options]
     assert (getattr(base, "counts", None), dict(base.state)) == (attributes, state)
+
+
+class KeepingThings(Optimizer):
+    """Keeps numbers in things that are no plain containers, and has a generator and a lock of its own."""
+
+    def __init__(self, parameters: list[Tensor]) -> None:
+        super().__init__(parameters, {"lr": 0.1})
+        self.sums: defaultdict[int, float] = defaultdict(float)
+        self.last: deque[Tensor] = deque(maxlen=2)
+        self.noise, self.lock = torch.Generator().manual_seed(0), threading.Lock()
+
+    def step(self, closure=None):
+        with self.lock, torch.no_grad():
+            for number, p in enumerate(self.param_groups[0]["params"]):
+                self.sums[number] += float(p.grad.sum())
+                self.last.append(p.grad)
+                p.sub_(p.grad * torch.rand((), generator=self.noise))
+
+
+def test_a_base_does_not_notice_whatever_it_keeps_its_numbers_in() -> None:
+    base = KeepingThings(parameters())
+    bcsc.BlockCyclic(base, 2)
+    assert (dict(base.sums), list(base.last)) == ({}, [])
+    assert torch.equal(base.noise.get_state(), torch.Generator().manual_seed(0).get_state())
+
+
+def test_the_generators_of_devices_without_parameters_are_not_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which ``torch.manual_seed`` does, of all there are."""
+    base = torch.optim.AdamW(parameters())
+    monkeypatch.setattr(torch, "manual_seed", None)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", None)
+    optimizer = bcsc.BlockCyclic(base, 2)
+    optimizer.epoch_blocks()
+    base.param_groups[0]["lr"] = 0.0
+    assert optimizer.conduct().state_names == {"step", "exp_avg", "exp_avg_sq"}
+
+
+def test_the_generators_of_the_parameters_accelerators_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeded = []
+
+    def generator_of(device: torch.device) -> SimpleNamespace:
+        return SimpleNamespace(manual_seed=lambda seed: SimpleNamespace(get_state=lambda: (device, seed)))
+
+    module = SimpleNamespace(set_rng_state=lambda state, device: seeded.append((state, device)))
+    accelerator = torch.device("cuda", 1)
+    with torch.random.fork_rng([]):
+        monkeypatch.setattr(torch, "get_device_module", {"cuda": module}.get)
+        monkeypatch.setattr(torch, "Generator", generator_of)
+        seed_generators([accelerator])
+    assert seeded == [((accelerator, 0), accelerator)]
 
 
 def test_hooks_and_schedulers_are_not_told() -> None:
