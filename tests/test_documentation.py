@@ -13,6 +13,7 @@ import torch
 from bcsc.experiments.catalog import EXPERIMENTS, paper_numbers
 from bcsc.optim import block_cyclic
 from bcsc.reports.claims import Case
+from bcsc.runs.spec import spec_from_toml
 
 ROOT = Path(__file__).parents[1]
 MAPPED = re.findall(r"`bcsc/([\w/]+)\.py::(\w+)`", (ROOT / "docs" / "paper-map.md").read_text())
@@ -113,9 +114,10 @@ def test_the_table_of_the_readme_is_that_of_its_records_and_links_to_them(row: s
     summaries = [json.loads((ROOT / folder / "summary.json").read_text()) for folder in folders.values()]
     means = [fmean(summary["test_accuracy"][period] for summary in summaries) for period in ("all", "final")]
     passes = summaries[0]["gradient_evaluations"] // 50_000
+    (rate,) = {spec_from_toml((ROOT / each / "run.toml").read_text(), each).learning_rate for each in folders.values()}
     links = " ".join(f"[{seed}]({folder})" for seed, folder in folders.items())
     line = next(line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith(f"| {row} |"))
-    assert line.split(" | ")[2:] == [f"{passes:,}", *(f"{mean:.2f}" for mean in means), f"{links} |"]
+    assert line.split(" | ")[1:] == [f"{rate:g}", f"{passes:,}", *(f"{mean:.2f}" for mean in means), f"{links} |"]
 
 
 def test_what_wrong_labels_cost_is_what_the_records_say() -> None:
@@ -144,6 +146,13 @@ def test_what_is_left_when_both_are_tuned_is_what_the_records_say() -> None:
         f"at 40 passes: SGD {found[0]} and BCSC M = 8 {found[1]} in the end, three seeds; "
         f"with 15 % wrong labels {found[2]} and {found[3]}"
     )
+    assert sentence in " ".join((ROOT / "README.md").read_text().split())
+
+
+def test_what_is_left_inside_adagrad_is_what_the_records_say() -> None:
+    final = final_accuracies("adagrad-10-epochs/runs", 6)
+    bcsc, sgd = (fmean(final[f"lenet4-adagrad-{arm}-seed-{seed}"] for seed in range(3)) for arm in ("bcsc-m-8", "sgd"))
+    sentence = f"LeNet4 ends at {bcsc:.2f} % with BCSC M = 8 and at {sgd:.2f} % with SGD, ten epochs, three seeds"
     assert sentence in " ".join((ROOT / "README.md").read_text().split())
 
 
