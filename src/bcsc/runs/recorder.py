@@ -147,9 +147,7 @@ class Recorder:
             ) from error
 
     def _save(self) -> None:
-        self._check_agreement(
-            f"In epoch {self.trainer.epoch + 1}, before inner step {self.trainer.optimizer.inner_step}"
-        )
+        self._check_agreement(f"After {self.trainer.epoch} epochs, at inner step {self.trainer.optimizer.inner_step}")
         state = self.trainer.state_dict()
         self.ranks.from_first(lambda: self._write(state))
 

@@ -10,6 +10,7 @@ import pytest
 
 import bcsc
 from bcsc.cli import main
+from bcsc.cli.compare import build_engine
 from bcsc.data import DataSet, load
 from bcsc.errors import Diverged
 from bcsc.experiments.campaigns import local
@@ -165,3 +166,40 @@ def test_a_failed_candidate_stops_the_comparison_and_is_named(
     )
     assert error.count("\n") == 1
     assert not (tmp_path / "out" / "runs").exists()
+
+
+SMALL = """
+title = "Two runs"
+seeds = [0]
+
+[recipe]
+data = "digits"
+subset = 60
+epochs = 1
+
+[[arm]]
+label = "SGD"
+method = "sgd"
+
+[[arm]]
+label = "BCSC M={M}"
+method = "bcsc"
+blocks = [2]
+"""
+
+
+@pytest.mark.slow
+def test_the_runs_are_processes_of_the_command_that_people_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(write, "write_figures", lambda *_arguments: [])
+    (tmp_path / "plan.toml").write_text(SMALL)
+    assert main(["compare", str(tmp_path / "plan.toml"), "--jobs", "1", "--out", str(tmp_path / "out")]) == 0
+    (study,), damaged = read_studies(tmp_path / "out")
+    assert not damaged
+    assert study.num_finished == 2
+    assert "[2/2]" in capsys.readouterr().out
+
+
+def test_as_many_run_at_a_time_as_was_asked_for() -> None:
+    assert [build_engine("local", number, None).num_jobs for number in (None, 3)] == [None, 3]

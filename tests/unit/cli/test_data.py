@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bcsc.cli import main
+from bcsc.data import dataset, fetching
 from bcsc.data.dataset import data_root
 from bcsc.data.registry import find_source
 
@@ -99,6 +100,18 @@ def test_what_is_here_is_not_fetched_again_and_get_says_how(empty, capsys):
         (empty / "MNIST/raw" / name).write_bytes(b"")
     assert main(["data", "get", "mnist"]) == 0
     assert "bcsc data check verifies it; remove it to get it anew" in capsys.readouterr().out
+
+
+def test_check_says_whether_the_files_are_the_official_ones(empty, monkeypatch, capsys):
+    (empty / "MNIST/raw").mkdir(parents=True)
+    for name in find_source("mnist").files:
+        (empty / "MNIST/raw" / name).write_bytes(b"")
+    monkeypatch.setattr(dataset, "load", lambda *_, **__: None)
+    monkeypatch.setattr(dataset, "check_content", lambda _: None)
+    for says in ("not the official bytes", "official files"):
+        assert main(["data", "check"]) == 0
+        assert f"\nmnist           {says}, content checks passed\n" in capsys.readouterr().out
+        monkeypatch.setattr(fetching, "_hashes", lambda path: set(find_source("mnist").files[path.name]))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bcsc.cli import main
+from bcsc.runs.folder import RunFolder
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run
 
@@ -39,6 +40,23 @@ def test_a_table_with_a_header_says_what_each_run_is_and_how_it_stands(
     ]
     assert lines[5].startswith("e damaged")
     assert "summary.json cannot be read" in lines[5]
+
+
+def test_a_run_that_a_process_is_in_is_running(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunFolder(root / "c").locked():
+        assert shown(root, capsys)[3].startswith("c running 4/9")
+
+
+def test_columns_stand_below_each_other_with_numbers_to_the_right(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root)
+    assert main(["runs", "."]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "run  state        epochs  data     model   method  M  rate  seed  accuracy",
+        "a    finished      12/12  cifar10  lenet4  bcsc    4  0.05     2   50.00 %",
+        "b    finished        3/3  mnist    lenet4  sgd     1   0.1     0   70.00 %",
+    ]
 
 
 @pytest.mark.parametrize(

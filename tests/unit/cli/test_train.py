@@ -1,6 +1,7 @@
 """The command line: a run, or one line and exit code 2; never a traceback."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -161,21 +162,42 @@ def test_fuzzed_files_give_a_run_or_one_line(tmp_path_factory, capsys, lines: di
     assert error.count("\n") == (0 if code == 0 else 1)
 
 
-def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        f"{sys.executable} -m bcsc train --help | true", shell=True, capture_output=True, text=True, check=False
+@pytest.mark.parametrize(("words", "code"), [(["runs", "."], 141), (["train", "--help"], 0)])
+def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path, words: list[str], code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "bcsc", *words]
+    ran = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (code, b"")
+
+
+@pytest.mark.slow
+def test_tensorboard_events_are_written_once_also_by_who_goes_on(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from bcsc.runs.watch import EventLog;"
+        "from bcsc.training.history import EpochRow;"
+        "rows = [EpochRow(n, 0.1, 1.5, 0.25, 1.25, 62.5, 4000, 30.0, 1234.5) for n in (1, 2, 3)];"
+        "log = EventLog(Path(sys.argv[1])); log.write(rows[:1]); log.write(rows[:2]);"
+        "again = EventLog(Path(sys.argv[1])); again.write(rows[:2]); again.write(rows)"
     )
-    assert "Traceback" not in ran.stderr
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+    assert accuracies_by_epoch(tmp_path) == "[1, 2, 3]"
 
 
 @pytest.mark.slow
 def test_tensorboard_events_are_written(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "bcsc", "train", *QUICK, "--tensorboard", "--out", str(tmp_path)], check=True)
+    assert accuracies_by_epoch(tmp_path) == "[1]"
+
+
+def accuracies_by_epoch(folder: Path) -> str:
+    """The epochs of which TensorBoard shows an accuracy, in a process of its own, as it warns of itself."""
     reader = (
         "import sys; from tensorboard.backend.event_processing.event_accumulator import EventAccumulator as E;"
         "e = E(sys.argv[1]).Reload(); print([s.step for s in e.Scalars('test_accuracy')])"
     )
     read = subprocess.run(
-        [sys.executable, "-c", reader, str(tmp_path / "tensorboard")], capture_output=True, text=True, check=True
+        [sys.executable, "-c", reader, str(folder / "tensorboard")], capture_output=True, text=True, check=True
     )
-    assert read.stdout.strip() == "[1]"
+    return read.stdout.strip()

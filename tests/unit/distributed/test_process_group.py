@@ -1,6 +1,7 @@
 """The group is the one that is there, the one that the environment describes, or this process alone."""
 
 import socket
+import sys
 
 import pytest
 import torch.distributed as dist
@@ -55,3 +56,20 @@ def test_the_first_rank_speaks(monkeypatch, rank, first):
     if rank is not None:
         monkeypatch.setenv("RANK", rank)
     assert is_first() is first
+
+
+def test_ranks_wait_for_each_other_for_a_minute(monkeypatch):
+    given = {}
+    monkeypatch.setattr(
+        sys.modules[started_group.__module__],
+        "rendezvous",
+        lambda _place, timeout: iter([(given.update(a=timeout), 0, 2)]),
+    )
+    monkeypatch.setattr(dist, "PrefixStore", lambda *_: None)
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, timeout, **__: given.update(b=timeout))
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
+    assert [ranks.size for ranks in started_group()] == [2]
+    assert {patience.total_seconds() for patience in given.values()} == {60}
+    assert len(given) == 2

@@ -83,7 +83,11 @@ def check_continuation(root: Path, monkeypatch: pytest.MonkeyPatch, steps: int, 
         with pytest.raises(Interrupted, match="all of it is saved"):
             tiny_run.train(root / "broken", epochs=2, checkpoint_every=None, **settings)
     assert json.loads((root / "broken" / "summary.json").read_text())["state"] == "interrupted"
+    origin = json.loads((root / "broken" / "origin.json").read_text())
+    (root / "broken" / "origin.json").write_text(json.dumps({**origin, "started": "2020-01-01T00:00:00+00:00"}))
     tiny_run.train(root / "broken", epochs=2, checkpoint_every=None, **settings)
+    origin = json.loads((root / "broken" / "origin.json").read_text())
+    assert (origin["started"], origin["resumed"]) == ("2020-01-01T00:00:00+00:00", 1)
     assert_same_run(root / "broken", root / "whole")
 
 

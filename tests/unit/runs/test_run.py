@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import bcsc
@@ -18,8 +18,10 @@ from bcsc.errors import CheckpointError, Diverged, InvalidArgumentError, StateMi
 from bcsc.files import WriteError
 from bcsc.runs.batches import FeederData
 from bcsc.runs.folder import FolderBusyError, RunFolder
+from bcsc.runs.run import RunOptions
 from bcsc.runs.spec import spec_to_toml
 from bcsc.training.checkpoint import read_checkpoint
+from bcsc.training.watcher import Watcher
 from tests.unit.runs import tiny_run
 
 ASIDE = "run.aside-1"
@@ -380,6 +382,18 @@ def test_a_data_set_that_gives_no_pairs_is_refused(tmp_path: Path, data: object)
 
 @pytest.mark.parametrize("change", [{"precision": "bf16"}, {"deterministic": True}, {"optimizer": "adamw"}])
 def test_other_ways_to_train(tmp_path: Path, change: dict) -> None:
-    result = bcsc.run(replace(SPEC, epochs=1, **change), tmp_path)
+    watcher = Deterministic()
+    result = bcsc.run(replace(SPEC, epochs=1, **change), tmp_path, RunOptions(watcher=watcher))
     assert math.isfinite(result.history[0].train_loss)
+    assert watcher.was_on == {"deterministic" in change}
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+class Deterministic(Watcher):
+    """Looks at every step whether torch was told to be deterministic."""
+
+    def __init__(self) -> None:
+        self.was_on: set[bool] = set()
+
+    def after_step(self, loss: Tensor) -> None:
+        self.was_on.add(torch.are_deterministic_algorithms_enabled())

@@ -204,6 +204,21 @@ def test_an_optimizer_with_weights_to_evaluate_puts_them_in_place_for_the_test_a
     assert not torch.allclose(weights(model), averaged)
 
 
+def test_a_data_set_that_asks_for_it_is_told_the_epoch() -> None:
+    class Told(TensorDataset):
+        def __init__(self) -> None:
+            super().__init__(*samples().tensors)
+            self.epochs: list[int] = []
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epochs.append(epoch)
+
+    train, run = Told(), built()
+    sampler = BlockCyclicSampler(NUM_SAMPLES, 4, 3, seed=5)
+    trained(Trainer(run.model, run.optimizer, LoaderData(train, samples(7, "test"), sampler, 1, device=CPU), run.plan))
+    assert train.epochs == [0, 1, 2]
+
+
 def test_the_test_loss_is_the_mean_over_the_samples_whatever_the_batches() -> None:
     model, (inputs, labels) = network(), samples(7, "test")[:]
     plan = built().plan
