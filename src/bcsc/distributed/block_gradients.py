@@ -51,26 +51,37 @@ def sum_gradients(optimizer: BlockCyclic, ranks: Ranks) -> None:
     """Sum over the ranks what the next step needs of the gradients, in one message.
 
     What it does not need is set to zero, so that ``.grad`` is the same on every rank; it is then the gradient inside
-    the active block and nothing outside. Every rank must have gradients for the same parameters.
+    the active block and nothing outside. Where some ranks have no gradient of a parameter, as with layers that are
+    skipped at random, it counts as zero there; where none has one, it stays without.
     """
     blocks = optimizer.epoch_blocks()
     parameters = [*blocks.parameters, *(p for p in optimizer.exclude if p.requires_grad)]
-    having = tuple(i for i, p in enumerate(parameters) if p.grad is not None)
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    flat = packed(gradients)
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    missing = [number for number, p in enumerate(parameters) if p.grad is None]
+    having = gradients[0].new_ones(len(parameters))
+    having[missing] = 0
     if optimizer.mask == "update":
-        unpack_(ranks.sum_(flat), gradients)
-        return
-    num_blocks, num_in_blocks = optimizer.num_blocks, len(blocks.labels)
+        message = ranks.sum_(packed([*gradients, having]))
+        summed = message[: -len(having)]
+    else:
+        flat, active = packed(gradients), needed_now(optimizer, parameters)
+        message = ranks.sum_(torch.cat([flat.index_select(0, active), having]))
+        summed = flat.zero_().index_copy_(0, active, message[: -len(having)])
+    unpack_(summed, gradients)
+    counts = message[-len(having) :].tolist() if missing else ()  # only then there is something to wait for
+    for number in missing:
+        parameters[number].grad = gradients[number] if counts[number] else None
+
+
+def needed_now(optimizer: BlockCyclic, parameters: Sequence[Tensor]) -> Tensor:
+    """Where in the packed gradients those of the active block are, and of what is in no block."""
+    blocks, num_blocks = optimizer.epoch_blocks(), optimizer.num_blocks
 
     def of_blocks() -> tuple[Tensor, ...]:
-        always = [torch.full_like(p, num_blocks, dtype=torch.int32) for p in parameters[num_in_blocks:]]
-        labels = [*blocks.labels, *always]
-        return needed_by_block(packed([labels[i] for i in having]), num_blocks)
+        always = [torch.full_like(p, num_blocks, dtype=torch.int32) for p in parameters[len(blocks.labels) :]]
+        return needed_by_block(packed([*blocks.labels, *always]), num_blocks)
 
-    active = blocks.derived(("gradients", having), of_blocks)[optimizer.block]
-    summed = ranks.sum_(flat.index_select(0, active))
-    unpack_(flat.zero_().index_copy_(0, active, summed), gradients)
+    return blocks.derived("gradients", of_blocks)[optimizer.block]
 
 
 def sum_before_steps(optimizer: BlockCyclic, ranks: Ranks) -> RemovableHandle:

@@ -96,6 +96,29 @@ def test_steps_on_summed_parts_are_the_steps_on_the_whole(mask, num_excluded):
     assert all(torch.equal(found, expected) for found in in_threads(2, trained))
 
 
+@pytest.mark.parametrize("num_excluded", [0, 2])
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_gradient_that_one_rank_lacks_is_zero_there_and_one_that_all_lack_stays_away(mask, num_excluded):
+    def has(rank, step, index):
+        return index != 3 and (rank, step, index) not in {(0, 1, 0), (1, 1, 1), (0, 2, 2), (1, 2, 2)}
+
+    def trained(ranks=None):
+        own = parameters()
+        optimizer = optimizer_of(own, mask, exclude=own[:num_excluded])
+        if ranks is not None:
+            sum_before_steps(optimizer, ranks)
+        for step in range(5):
+            for i, p in enumerate(own):
+                parts = [gradient(p.shape, rank, 10 * step + i) if has(rank, step, i) else None for rank in range(2)]
+                there = [part for part in parts if part is not None]
+                p.grad = parts[ranks.rank] if ranks is not None else sum(there) if there else None
+            optimizer.step()
+        return packed(own)
+
+    expected = trained()
+    assert all(torch.equal(found, expected) for found in in_threads(2, trained))
+
+
 def test_who_removes_the_hook_steps_alone():
     own = parameters()
     optimizer = optimizer_of(own, "update")
