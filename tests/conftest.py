@@ -1,6 +1,7 @@
 """Settings for every test: one thread per process, as pytest-xdist shares the cores; properties without a clock.
 
-What bcsc keeps between runs goes to ``build``, not to the user's cache; data sets that are there are still found.
+What bcsc keeps between runs goes to ``build``, or to where XDG_CACHE_HOME says; data sets in the user's cache are still
+found.
 """
 
 import os
@@ -13,7 +14,7 @@ from bcsc.files import user_cache
 from bcsc.training.precision import PrecisionError, make_bfloat16_work
 
 os.environ.setdefault("BCSC_DATA", str(user_cache()))
-os.environ.setdefault("XDG_CACHE_HOME", str(Path(__file__).parents[1] / "build" / "cache"))
+os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME") or str(Path(__file__).parents[1] / "build" / "cache")
 with suppress(PrecisionError):  # where nothing helps, the tests of bfloat16 say so
     make_bfloat16_work()  # before torch is loaded
 

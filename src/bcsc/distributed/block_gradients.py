@@ -76,12 +76,13 @@ def sum_gradients(optimizer: BlockCyclic, ranks: Ranks) -> None:
 def needed_now(optimizer: BlockCyclic, parameters: Sequence[Tensor]) -> Tensor:
     """Where in the packed gradients those of the active block are, and of what is in no block."""
     blocks, num_blocks = optimizer.epoch_blocks(), optimizer.num_blocks
+    in_no_block = parameters[len(blocks.labels) :]
 
     def of_blocks() -> tuple[Tensor, ...]:
-        always = [torch.full_like(p, num_blocks, dtype=torch.int32) for p in parameters[len(blocks.labels) :]]
+        always = [torch.full_like(p, num_blocks, dtype=torch.int32) for p in in_no_block]
         return needed_by_block(packed([*blocks.labels, *always]), num_blocks)
 
-    return blocks.derived("gradients", of_blocks)[optimizer.block]
+    return blocks.derived(("gradients", *map(id, in_no_block)), of_blocks)[optimizer.block]
 
 
 def sum_before_steps(optimizer: BlockCyclic, ranks: Ranks) -> RemovableHandle:

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 from bcsc.optim.bases.trial import (
     generators_of,
     numbers_on,
+    ready_to_step,
     seed_generators,
     small_shape,
     step_unnoticed,
@@ -57,7 +58,7 @@ def moves(base: Optimizer, parameters: Sequence[Tensor], numbers: Sequence[Tenso
     seed_generators(generators_of(base))
     stand_ins = [nn.Parameter(own[0].clone()) for own in numbers]
     twin = twin_of(base, dict(zip(map(id, parameters), stand_ins, strict=True)))
-    getattr(twin, "train", lambda: None)()  # schedule-free optimizers step in that mode only
+    ready_to_step(twin)
     for step in range(1, 1 + NUM_STEPS):
         for p, own in zip(stand_ins, numbers, strict=True):
             p.grad = own[step].clone()

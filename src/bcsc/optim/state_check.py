@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bcsc.errors import LARGEST, StateMismatchError, in_short
-from bcsc.optim.bases.trial import step_unnoticed, twin_of, without_trace
+from bcsc.optim.bases.trial import ready_to_step, step_unnoticed, twin_of, without_trace
 
 OWN_STATE = "block_cyclic"  # the entry of a state that is not the base's
 NO_CHOICES = ("fused", "foreach", "train_mode")  # ways to make the same step, and a mode: they may change
@@ -151,6 +151,7 @@ def state_after_a_step(
         state = {0: {name: copied(value) for name, value in saved.items()}} if saved else {}
         with torch.no_grad(), without_trace(base):
             twin.load_state_dict({"state": state, "param_groups": [{**group, "params": [0]}]})
+            ready_to_step(twin)
             step_unnoticed(twin)
     except Exception:  # whatever the base makes of a state that is not its own
         return None

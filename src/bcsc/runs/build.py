@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
@@ -22,8 +23,9 @@ from bcsc.distributed.block_gradients import sum_before_steps
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
-from bcsc.errors import BcscError, InvalidArgumentError, check_choice
+from bcsc.errors import BcscError, InvalidArgumentError, UnsupportedOptimizerError, check_choice
 from bcsc.optim.bases.refusals import refuse_base
+from bcsc.optim.bases.trial import ready_to_step
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.methods import METHODS, build_method
 from bcsc.optim.sampler import BlockCyclicSampler
@@ -146,9 +148,10 @@ def load_data(spec: RunSpec, *, download: bool = True) -> DataSet:
 
 def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[BlockCyclic, BlockCyclicSampler]:
     """The method's optimizer around the base, and its sampler."""
+    refuse_statistics_of_other_weights(base := build_base(spec, model), model)
     return build_method(
         spec.method,
-        build_base(spec, model),
+        base,
         num_samples=num_samples,
         batch_size=spec.batch_size,
         num_blocks=spec.blocks,
@@ -156,6 +159,15 @@ def build_optimizer(spec: RunSpec, model: nn.Module, num_samples: int) -> tuple[
         mask=spec.mask,
         granularity=spec.granularity,
     )
+
+
+def refuse_statistics_of_other_weights(base: Optimizer, model: nn.Module) -> None:
+    """Refuse BatchNorm where other weights are evaluated than were trained, and its statistics gathered with."""
+    if hasattr(base, "eval") and any(isinstance(layer, _BatchNorm) for layer in model.modules()):
+        raise UnsupportedOptimizerError(
+            f"{type(base).__name__} has other weights evaluated than it trains, and the statistics of BatchNorm are of "
+            "those trained. Take a network without BatchNorm, such as lenet4, or a loop of your own that gathers them."
+        )
 
 
 def check_method(spec: RunSpec) -> None:
@@ -224,7 +236,7 @@ def try_out(build: Callable[[list[nn.Parameter]], Optimizer], dimensions: set[in
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     optimizer = build(parameters)
-    getattr(optimizer, "train", lambda: None)()  # schedule-free optimizers step in that mode only
+    ready_to_step(optimizer)
     for _ in range(2):
         optimizer.step()
     name, kept = type(optimizer).__name__, unreadable_class_in(optimizer.state_dict())

@@ -119,6 +119,26 @@ def test_a_gradient_that_one_rank_lacks_is_zero_there_and_one_that_all_lack_stay
     assert all(torch.equal(found, expected) for found in in_threads(2, trained))
 
 
+@pytest.mark.parametrize("mask", MASKS)
+def test_what_is_excluded_may_be_frozen_and_thawed_inside_an_epoch(mask):
+    def trained(ranks=None):
+        own = parameters()
+        optimizer = optimizer_of(own, mask, exclude=own[:2])
+        if ranks is not None:
+            sum_before_steps(optimizer, ranks)
+        for step, trainable in enumerate([(True, False), (False, True), (True, True), (True, False)]):
+            for i, p in enumerate(own):
+                p.requires_grad_(trainable[i] if i < 2 else True)
+                parts = [gradient(p.shape, rank, 10 * step + i) for rank in range(2)]
+                whole = sum(parts) if ranks is None else parts[ranks.rank]
+                p.grad = whole if p.requires_grad else None
+            optimizer.step()
+        return packed(own)
+
+    expected = trained()
+    assert all(torch.equal(found, expected) for found in in_threads(2, trained))
+
+
 def test_who_removes_the_hook_steps_alone():
     own = parameters()
     optimizer = optimizer_of(own, "update")

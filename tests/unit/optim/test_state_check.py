@@ -407,3 +407,25 @@ def test_any_value_anywhere_in_a_state_is_refused_or_can_be_stepped_with(base, d
         assert everything_in(optimizer) == before
     else:
         optimizer.step()
+
+
+@pytest.mark.parametrize("saved_for", ["train", "eval"])
+@pytest.mark.parametrize("loaded_for", ["train", "eval"])
+def test_a_state_of_either_mode_of_a_schedule_free_base_is_checked_and_loaded_in_either(saved_for, loaded_for) -> None:
+    schedulefree = pytest.importorskip("schedulefree")
+
+    def stepped(mode: str) -> bcsc.BlockCyclic:
+        weight = torch.nn.Parameter(torch.ones(2, 3))
+        optimizer = bcsc.BlockCyclic(schedulefree.SGDScheduleFree([weight], lr=0.1), 2, mask="gradient")
+        optimizer.train()
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+        getattr(optimizer, mode)()
+        return optimizer
+
+    state, other = stepped(saved_for).state_dict(), stepped(loaded_for)
+    other.load_state_dict(state)
+    assert other.param_groups[0]["train_mode"] == (saved_for == "train")
+    state["state"][0]["z"] = torch.zeros(7, 7)
+    with pytest.raises(StateMismatchError, match=r"has a z that is torch.float32 of shape \(7, 7\)"):
+        other.load_state_dict(state)

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
+from bcsc.errors import UnsupportedOptimizerError
 from bcsc.optim.methods import METHODS
 from bcsc.runs.spec import spec_from_toml
 from bcsc.training.checkpoint import read_checkpoint
-from bcsc.training.history import MEASURED_BY_THE_CLOCK
+from bcsc.training.history import MEASURED_BY_THE_CLOCK, EpochRow
+from bcsc.training.watcher import Watcher
 from tests.unit.runs import tiny_run
 
 
@@ -63,12 +66,38 @@ def test_an_optimizer_that_keeps_a_count_among_its_options_continues_exactly(tmp
     check_continuation(tmp_path, monkeypatch, steps, optimizer="tests.odd_optimizers:Counting", mask="update")
 
 
-@pytest.mark.parametrize("steps", [5, 40])
+@pytest.mark.parametrize("steps", [5, 28, 40])  # 28 are an epoch, after which the weights to evaluate are in place
 @pytest.mark.parametrize("mask", ["gradient", "all"])
 def test_a_schedule_free_optimizer_continues_exactly(tmp_path, mask: str, steps: int, monkeypatch) -> None:
     pytest.importorskip("schedulefree")
+    monkeypatch.setattr(nn, "BatchNorm2d", lambda _width: nn.Identity())
     settings = {"optimizer": "schedulefree:SGDScheduleFree", "mask": mask, "schedule": "constant"}
     check_continuation(tmp_path, monkeypatch, steps, **settings)
+
+
+def test_a_run_that_ended_an_epoch_with_the_weights_to_evaluate_is_continued_exactly(tmp_path, monkeypatch) -> None:
+    pytest.importorskip("schedulefree")
+    monkeypatch.setattr(nn, "BatchNorm2d", lambda _width: nn.Identity())
+    settings = {"optimizer": "schedulefree:SGDScheduleFree", "mask": "all", "schedule": "constant"}
+    tiny_run.train(tmp_path / "whole", epochs=2, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        tiny_run.train(tmp_path / "broken", epochs=2, watcher=StopsAfterAnEpoch(), **settings)
+    state = read_checkpoint(tmp_path / "broken" / "checkpoint.pt")
+    assert not state["optimizer"]["param_groups"][0]["train_mode"]
+    tiny_run.train(tmp_path / "broken", epochs=2, **settings)
+    assert_same_run(tmp_path / "broken", tmp_path / "whole")
+
+
+class StopsAfterAnEpoch(Watcher):
+    def end_epoch(self, row: EpochRow) -> None:
+        raise KeyboardInterrupt
+
+
+def test_where_other_weights_are_evaluated_than_trained_batch_norm_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("schedulefree")
+    with pytest.raises(UnsupportedOptimizerError, match="Take a network without BatchNorm"):
+        tiny_run.train(tmp_path / "run", optimizer="schedulefree:SGDScheduleFree", mask="all")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def check_continuation(root: Path, monkeypatch: pytest.MonkeyPatch, steps: int, **settings: str) -> None:

@@ -121,10 +121,16 @@ def hides_state(trials: Trials) -> bool:
 
 def evaluates_elsewhere(trials: Trials) -> bool:
     """Whether the base changes the parameters to have them evaluated, as schedule-free optimizers do."""
-    trial = trials.new()
-    trial.steps(*[1.0] * 8)  # the schedule-free RAdam stands still in its first four
-    before = [p.detach().clone() for p in trial.stand_ins]
-    getattr(trial.twin, "eval", lambda: None)()
+    trial = trials.new(lr=1.0, warmup_steps=0)  # so that it moves, whatever a warm-up has made of its rate
+    before: list[Tensor] = []
+
+    def step_and_evaluate() -> None:
+        trial.steps(*[1.0] * 8)  # the schedule-free RAdam stands still in its first four
+        before.extend(p.detach().clone() for p in trial.stand_ins)
+        trial.twin.eval()  # type: ignore[attr-defined]
+
+    if not hasattr(trial.twin, "eval") or failure(step_and_evaluate) is not None:
+        return False
     return not all(map(same_bits, (p.detach() for p in trial.stand_ins), before))
 
 

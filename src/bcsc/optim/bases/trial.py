@@ -1,18 +1,21 @@
 """Let a twin of an optimizer step small stand-ins for its parameters; neither it nor the parameters notice."""
 
 import copy
+import random
 import warnings
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bcsc.seeding import stream
 
+GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
@@ -67,7 +70,7 @@ class Trial:
                 self.twin.state[stand_in] = {name: state_of_stand_in(value, p, stand_in) for name, value in entries}
         for group in self.twin.param_groups:
             group.update({name: value for name, value in options.items() if name in group})
-        getattr(self.twin, "train", lambda: None)()  # schedule-free optimizers step in that mode only
+        ready_to_step(self.twin)
 
     def step(self, scale: float, num_idle: int = 0) -> None:
         """Make one step on the gradients, scaled; the first ``num_idle`` of several stand-ins have none."""
@@ -143,6 +146,11 @@ def state_of_stand_in(value: object, parameter: Tensor, stand_in: Tensor) -> obj
     return value.clone()
 
 
+def ready_to_step(optimizer: Optimizer) -> None:
+    """Put a schedule-free optimizer into the mode in which alone it steps; others have none."""
+    getattr(optimizer, "train", lambda: None)()
+
+
 def step_unnoticed(twin: Optimizer, *closure: Callable[[], Tensor]) -> None:
     """Make a step that no one is told of, not even hooks on all optimizers."""
     step: Any = type(twin).step
@@ -189,8 +197,8 @@ class Twinning:
         """Copy an optimizer, and those inside it."""
         twin: Optimizer = object.__new__(type(base))
         self._copies[id(base)] = twin
-        of_no_parameter = {key: value for key, value in base.state.items() if not isinstance(key, Tensor)}
-        self._copies.setdefault(id(base.state), defaultdict(dict, self._copy(of_no_parameter)))
+        of_no_parameter = ((key, self._copy(value)) for key, value in base.state.items() if not isinstance(key, Tensor))
+        self._copies.setdefault(id(base.state), defaultdict(dict, of_no_parameter))
         groups = [self._group(group) for group in base.param_groups]
         self._copies.setdefault(id(base.param_groups), [group for group in groups if group["params"]])
         own = {name: value for name, value in vars(base).items() if name != "step"}  # a scheduler's wrapper
@@ -205,18 +213,21 @@ class Twinning:
         return copied
 
     def _copy(self, value: Any) -> Any:
-        """Copy a value of the base, unless there is only one of it, such as a process group."""
-        if id(value) in self._copies:
-            return self._copies[id(value)]
+        """Copy tensors, optimizers, containers and generators; anything else is the same object."""
+        if id(value) not in self._copies:
+            self._copies[id(value)] = self._new_copy(value)
+        return self._copies[id(value)]
+
+    def _new_copy(self, value: Any) -> Any:
         if isinstance(value, Optimizer):
             return self.twin(value)
         if isinstance(value, Tensor):
             return value.detach().clone()
         if type(value) in (list, tuple, set):
             return type(value)(self._copy(item) for item in value)
-        if type(value) in (dict, OrderedDict):
-            return type(value)((self._copy(key), self._copy(item)) for key, item in value.items())
-        try:
-            return copy.deepcopy(value, self._copies)
-        except Exception:  # whatever its class thinks of being copied
-            return value
+        if type(value) is deque:
+            return deque((self._copy(item) for item in value), value.maxlen)
+        if type(value) in (dict, OrderedDict, defaultdict):
+            items = ((self._copy(key), self._copy(item)) for key, item in value.items())
+            return defaultdict(value.default_factory, items) if type(value) is defaultdict else type(value)(items)
+        return copy.deepcopy(value) if isinstance(value, GENERATORS) else value

@@ -145,6 +145,40 @@ def test_a_base_is_refused_for_what_it_does_under_the_masks_that_it_matters_to(k
             bcsc.BlockCyclic(base, 2, mask=mask)
 
 
+@pytest.mark.parametrize("change", [{"lr": 0.0}, {"warmup_steps": 1000}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_who_stands_still_for_now_is_refused_for_what_it_will_do(change: dict, dtype: torch.dtype) -> None:
+    schedulefree = pytest.importorskip("schedulefree")
+    base = schedulefree.AdamWScheduleFree([nn.Parameter(torch.ones(3, 3, dtype=dtype))], lr=1e-4)
+    base.param_groups[0].update(change)
+    with pytest.raises(UnsupportedOptimizerError, match="take another mask"):
+        bcsc.BlockCyclic(base, 2)
+
+
+class WantsSomethingLater(Stepper):
+    def own_step(self, p: Tensor) -> None:
+        self.count = getattr(self, "count", 0) + 1
+        if self.count > 4:
+            raise RuntimeError("call update_curvature() first")
+        p.sub_(p.grad)
+
+
+class EvaluatesSomethingElse(Stepper):
+    def own_step(self, p: Tensor) -> None:
+        p.sub_(p.grad)
+
+    def eval(self, model: nn.Module) -> None:
+        """Has nothing to do with weights."""
+
+
+@pytest.mark.parametrize("kind", [WantsSomethingLater, EvaluatesSomethingElse])
+def test_what_cannot_be_tried_out_for_its_evaluation_is_not_refused_for_it(kind) -> None:
+    optimizer = bcsc.BlockCyclic(kind(tensors := parameters()), 2)
+    for p in tensors:
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+
+
 def test_what_is_evaluated_elsewhere_can_still_be_moved_all_at_once() -> None:
     optimizer = bcsc.BlockCyclic(EvaluatesElsewhere(tensors := parameters()), 1)
     for p in tensors:

@@ -103,6 +103,23 @@ def test_a_base_does_not_notice_whatever_it_keeps_its_numbers_in() -> None:
     assert torch.equal(base.noise.get_state(), torch.Generator().manual_seed(0).get_state())
 
 
+def test_what_is_shared_inside_a_base_is_shared_inside_its_twin() -> None:
+    base = KeepingThings(parameters())
+    shared: list[float] = [1.0]
+    base.one, base.other, base.both = shared, {"log": shared}, (shared, shared)
+    twin = twin_of(base, {})
+    assert twin.one is not shared
+    assert twin.one is twin.other["log"] is twin.both[0] is twin.both[1]
+
+
+def test_a_model_that_a_base_knows_is_not_copied() -> None:
+    base = torch.optim.SGD(parameters(), lr=0.1)
+    base.model, base.on_load = nn.Linear(2, 2), parameters().copy
+    twin = twin_of(base, {})
+    assert twin.model is base.model
+    assert twin.on_load is base.on_load
+
+
 def test_the_generators_of_devices_without_parameters_are_not_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which ``torch.manual_seed`` does, of all there are."""
     base = torch.optim.AdamW(parameters())
