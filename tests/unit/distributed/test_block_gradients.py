@@ -77,66 +77,46 @@ def test_a_sum_is_that_of_all_ranks_inside_the_block_and_outside_too_or_zero(mas
                 assert torch.equal(found, whole if mask == "update" else torch.where(inside, whole, 0))
 
 
+def trained(ranks, mask, num_excluded, *, has=lambda *_: True, is_trainable=lambda *_: True):
+    """Seven steps on what both ranks have of the gradients: added up here, or by the ranks themselves."""
+    own = parameters()
+    optimizer = optimizer_of(own, mask, exclude=own[:num_excluded])
+    if ranks is not None:
+        sum_before_steps(optimizer, ranks)
+    for step in range(7):
+        for i, p in enumerate(own):
+            p.requires_grad_(is_trainable(step, i))
+            parts = [gradient(p.shape, rank, 10 * step + i) if has(rank, step, i) else None for rank in range(2)]
+            there = [part for part in parts if part is not None]
+            whole = parts[ranks.rank] if ranks is not None else sum(there) if there else None
+            p.grad = whole if p.requires_grad else None
+        optimizer.step()
+    return packed(own)
+
+
+def assert_the_same_in_parts(mask, num_excluded, **what):
+    expected = trained(None, mask, num_excluded, **what)
+    found = in_threads(2, lambda ranks: trained(ranks, mask, num_excluded, **what))
+    assert all(torch.equal(each, expected) for each in found)
+
+
 @pytest.mark.parametrize("num_excluded", [0, 2])
 @pytest.mark.parametrize("mask", MASKS)
 def test_steps_on_summed_parts_are_the_steps_on_the_whole(mask, num_excluded):
-    def trained(ranks=None):
-        own = parameters()
-        optimizer = optimizer_of(own, mask, exclude=own[:num_excluded])
-        if ranks is not None:
-            sum_before_steps(optimizer, ranks)
-        for step in range(7):
-            for i, p in enumerate(own):
-                parts = [gradient(p.shape, rank, 10 * step + i) for rank in range(2)]
-                p.grad = sum(parts) if ranks is None else parts[ranks.rank]
-            optimizer.step()
-        return packed(own)
-
-    expected = trained()
-    assert all(torch.equal(found, expected) for found in in_threads(2, trained))
+    assert_the_same_in_parts(mask, num_excluded)
 
 
 @pytest.mark.parametrize("num_excluded", [0, 2])
 @pytest.mark.parametrize("mask", MASKS)
 def test_a_gradient_that_one_rank_lacks_is_zero_there_and_one_that_all_lack_stays_away(mask, num_excluded):
-    def has(rank, step, index):
-        return index != 3 and (rank, step, index) not in {(0, 1, 0), (1, 1, 1), (0, 2, 2), (1, 2, 2)}
-
-    def trained(ranks=None):
-        own = parameters()
-        optimizer = optimizer_of(own, mask, exclude=own[:num_excluded])
-        if ranks is not None:
-            sum_before_steps(optimizer, ranks)
-        for step in range(5):
-            for i, p in enumerate(own):
-                parts = [gradient(p.shape, rank, 10 * step + i) if has(rank, step, i) else None for rank in range(2)]
-                there = [part for part in parts if part is not None]
-                p.grad = parts[ranks.rank] if ranks is not None else sum(there) if there else None
-            optimizer.step()
-        return packed(own)
-
-    expected = trained()
-    assert all(torch.equal(found, expected) for found in in_threads(2, trained))
+    lacking = {(0, 1, 0), (1, 1, 1), (0, 2, 2), (1, 2, 2)}
+    assert_the_same_in_parts(mask, num_excluded, has=lambda rank, step, i: i != 3 and (rank, step, i) not in lacking)
 
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_what_is_excluded_may_be_frozen_and_thawed_inside_an_epoch(mask):
-    def trained(ranks=None):
-        own = parameters()
-        optimizer = optimizer_of(own, mask, exclude=own[:2])
-        if ranks is not None:
-            sum_before_steps(optimizer, ranks)
-        for step, trainable in enumerate([(True, False), (False, True), (True, True), (True, False)]):
-            for i, p in enumerate(own):
-                p.requires_grad_(trainable[i] if i < 2 else True)
-                parts = [gradient(p.shape, rank, 10 * step + i) for rank in range(2)]
-                whole = sum(parts) if ranks is None else parts[ranks.rank]
-                p.grad = whole if p.requires_grad else None
-            optimizer.step()
-        return packed(own)
-
-    expected = trained()
-    assert all(torch.equal(found, expected) for found in in_threads(2, trained))
+    frozen = {(0, 1), (1, 0), (3, 1)}
+    assert_the_same_in_parts(mask, 2, is_trainable=lambda step, i: (step, i) not in frozen)
 
 
 def test_who_removes_the_hook_steps_alone():
