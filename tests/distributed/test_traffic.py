@@ -103,7 +103,7 @@ def group(request, tmp_path_factory):
 @pytest.mark.parametrize(
     ("mode", "mask", "most"),
     [
-        ("exact", "update", 1.001),  # a number per tensor says whether there is a gradient of it
+        ("exact", "update", 1.0),
         ("exact", "gradient", 1 / NUM_BLOCKS + 0.01),
         ("exact", "all", 1 / NUM_BLOCKS + 0.01),
         ("blocks", "update", 1.05),
@@ -114,6 +114,8 @@ def group(request, tmp_path_factory):
 def test_a_rank_sends_no_more_than_promised(group, mode, mask, most):
     size, results = group
     num_bytes = sum(p.nbytes for p in wide_network().parameters())
+    if mode == "exact":  # which copes with unused parameters, as DDP does if it may send a number for each of them
+        num_bytes += 4 * len(list(wide_network().parameters()))
     for result in results:
         by_steps, by_looks, num_batches = result["trainer"][mask, mode]
         rounds = num_batches // (size if mode == "blocks" else 1)  # DDP too works on W mini-batches per round
