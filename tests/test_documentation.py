@@ -137,14 +137,14 @@ def test_what_wrong_labels_cost_is_what_the_records_say() -> None:
 def test_what_is_left_when_both_are_tuned_is_what_the_records_say() -> None:
     found = []
     for condition in ("clean", "15-wrong-labels"):
-        for arm in ("sgd", "bcsc-m-8"):
+        for arm in ("sgd", "bcsc-m-8", "sbc-m-8", "rbc-m-8"):
             runs = list((ROOT / "records" / "tuned-equal-compute" / "runs").glob(f"lenet4-{condition}-{arm}-seed-*"))
             summaries = [json.loads((run / "summary.json").read_text()) for run in runs]
             assert [summary["gradient_evaluations"] for summary in summaries] == [40 * 50_000] * 3
             found.append(f"{fmean(summary['test_accuracy']['final'] for summary in summaries):.2f} %")
     sentence = (
-        f"at 40 passes: SGD {found[0]} and BCSC M = 8 {found[1]} in the end, three seeds; "
-        f"with 15 % wrong labels {found[2]} and {found[3]}"
+        f"at 40 passes: SGD {found[0]}, BCSC M = 8 {found[1]}, SBC {found[2]} and RBC {found[3]} in the end, three "
+        f"seeds; with 15 % wrong labels {found[4]}, {found[5]}, {found[6]} and {found[7]}"
     )
     assert sentence in " ".join((ROOT / "README.md").read_text().split())
 
