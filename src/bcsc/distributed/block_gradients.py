@@ -59,7 +59,8 @@ def sum_gradients(optimizer: BlockCyclic, ranks: Ranks) -> None:
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     missing = [number for number, p in enumerate(parameters) if p.grad is None]
     having = gradients[0].new_ones(len(parameters))
-    having[missing] = 0
+    for number in missing:  # one by one: a list of places would have to go to the device at every step
+        having[number] = 0
     if optimizer.mask == "update":
         message = ranks.sum_(packed([*gradients, having]))
         summed = message[: -len(having)]

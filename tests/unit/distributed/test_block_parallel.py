@@ -195,6 +195,13 @@ def test_what_is_not_kept_by_block_is_refused(options):
         BlockParallel(BlockCyclic(torch.optim.SGD(own, lr=0.1), 6, **options), Ranks(0, 2))
 
 
+def test_an_optimizer_that_makes_the_weights_to_evaluate_from_its_state_is_refused():
+    schedulefree = pytest.importorskip("schedulefree")
+    base = schedulefree.SGDScheduleFree([nn.Parameter(torch.zeros(4, 3))], lr=0.1)
+    with pytest.raises(UnsupportedOptimizerError, match="SGDScheduleFree makes the weights to be evaluated"):
+        BlockParallel(BlockCyclic(base, 6, mask="all"), Ranks(0, 2))
+
+
 def test_an_optimizer_that_mixes_the_scalars_of_a_tensor_is_refused():
     with pytest.raises(UnsupportedOptimizerError, match="Adafactor does not treat every scalar by itself"):
         BlockParallel(optimizer_of(torch.optim.Adafactor), Ranks(0, 2))

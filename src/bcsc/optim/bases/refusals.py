@@ -21,7 +21,10 @@ KNOWN: Mapping[type[Optimizer], str] = {
 
 
 def refuse_base(base: Optimizer, mask: Mask, *, moves_all: bool = False) -> None:
-    """Refuse what cannot be stepped block by block, or all at once: what is known not to, and what is seen not to."""
+    """Refuse what cannot be stepped block by block: what is known not to, and what is seen not to.
+
+    ``moves_all`` says that there is one block, so that every step moves everything as the base does.
+    """
     name = type(base).__name__
     if not isinstance(base, Optimizer):
         raise UnsupportedOptimizerError(
