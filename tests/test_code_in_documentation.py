@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import bcsc
 from bcsc.cli import parser
-from bcsc.experiments.plan_file import read_plan
+from bcsc.experiments.planning.plan_file import read_plan
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]}

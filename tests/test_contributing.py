@@ -13,7 +13,7 @@ from bcsc.cli import main
 from bcsc.data import registry
 from bcsc.data.decoders.arrays import Arrays
 from bcsc.data.source import Source
-from bcsc.experiments.plan_file import experiment_from_toml
+from bcsc.experiments.planning.plan_file import experiment_from_toml
 from bcsc.models import MODELS, ImageClassifier, Model
 from bcsc.models.layers import conv_norm_relu, pooled_classifier
 from bcsc.optim import METHODS, Method

@@ -150,6 +150,22 @@ def test_what_is_left_when_both_are_tuned_is_what_the_records_say() -> None:
     assert sentence in " ".join((ROOT / "README.md").read_text().split())
 
 
+def test_where_bcsc_ends_beside_the_other_block_methods_is_what_the_records_say() -> None:
+    final = final_accuracies("tuned-equal-compute/runs", 24)
+
+    def gain(condition: str, other: str) -> Case:
+        arms = [[final[f"lenet4-{condition}-{arm}-m-8-seed-{seed}"] for seed in range(3)] for arm in ("bcsc", other)]
+        return Case("", tuple(ours - theirs for ours, theirs in zip(*arms, strict=True)), "")
+
+    clean, noisy = [
+        f"{fmean(g.values):.2f} ± {g.margin:.2f}" for g in map(gain, ("clean", "15-wrong-labels"), ["rbc"] * 2)
+    ]
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"RBC ends below BCSC: by {clean} points, and with wrong labels by {noisy}, where the smallest rate" in text
+    assert "Between BCSC and SBC the clean runs do not decide." in text
+    assert gain("clean", "sbc").state == "not decided"
+
+
 def test_what_is_left_inside_adagrad_is_what_the_records_say() -> None:
     final = final_accuracies("adagrad-10-epochs/runs", 6)
     bcsc, sgd = (fmean(final[f"lenet4-adagrad-{arm}-seed-{seed}"] for seed in range(3)) for arm in ("bcsc-m-8", "sgd"))

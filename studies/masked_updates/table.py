@@ -60,11 +60,12 @@ def row_of(cell: Cell, found: Mapping[Cell, Sequence[Record]]) -> tuple[str, ...
     records, losses = found[cell], final_losses(found[cell])
     rates = {record.run.lr for record in final_runs(records)}
     tried = sorted(record.run.lr for record in records if record.run.seed == TUNING_SEED)
+    end = ", the best at an end" if tried and rates & {tried[0], tried[-1]} else ""
     dense = {} if cell.arm == "dense" else final_losses(found[cell._replace(arm="dense")])
     return (
         cell.arm,
         ", ".join(f"{rate:g}" for rate in sorted(rates)) or "-",
-        f"{tried[0]:g} to {tried[-1]:g}" if tried else "-",
+        f"{tried[0]:g} to {tried[-1]:g}{end}" if tried else "-",
         ", ".join(f"{losses[seed]:.4f}" for seed in SEEDS if seed in losses) or "-",
         f"{fmean(losses.values()):.4f}" if losses else "-",
         in_numbers(gains_over(dense, losses)),

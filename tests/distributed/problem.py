@@ -9,7 +9,7 @@ from bcsc.distributed.block_gradients import sum_before_steps
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
-from bcsc.optim.methods import METHODS, build_method
+from bcsc.optim.methods import build_method
 from bcsc.runs.batches import LoaderData
 from bcsc.training.trainer import Plan, Trainer
 from bcsc.training.watcher import Watcher
@@ -62,7 +62,7 @@ def trainer(
     )
     division = Division(ranks.rank, ranks.size, "steps" if parallel == "blocks" else "samples")
     device = torch.device("cpu")
-    per_step = METHODS[method].batches_per_step(sampler)
+    per_step = sampler.batches_per_step
     data = LoaderData(samples(), samples(), sampler, per_step, device=device, division=division)
     plan = Plan(epochs=2, learning_rate=lambda _: 0.1, loss_fn=F.cross_entropy, seed=0, device=device, ranks=ranks)
     stepped = BlockParallel(optimizer, ranks) if parallel == "blocks" else optimizer

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bcsc.errors import DamagedRunError, Interrupted, InvalidArgumentError, check_choice
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down, joined_cut
 from bcsc.experiments.experiment import Cell, Experiment
-from bcsc.experiments.plan_file import at, named_by_line, read_plan
+from bcsc.experiments.planning.places import at, named_by_line
+from bcsc.experiments.planning.plan_file import read_plan
 
 if TYPE_CHECKING:
     from bcsc.experiments.campaigns.campaign import Engine, Outcome
@@ -259,6 +260,7 @@ def specs_of(experiment: Experiment) -> "dict[Cell, RunSpec]":
 def check_goes_on(out: Path, wanted: Experiment, joined: Experiment, *, is_own: bool) -> None:
     """Refuse a folder of other runs than the wanted ones, alone or with what was there; more of them are welcome."""
     from bcsc.experiments.study import PLAN_FILE, read_experiment
+    from bcsc.experiments.tuning import tuned_otherwise
     from bcsc.runs.folder import SPEC
 
     what = "a file" if out.is_file() else "the folder of one run" if (out / SPEC).exists() else None
@@ -271,6 +273,7 @@ def check_goes_on(out: Path, wanted: Experiment, joined: Experiment, *, is_own: 
     if earlier is None:
         return
     changed = changes(replace(earlier, decided={}), joined) or changes(wanted, joined)
+    changed = changed or tuned_otherwise(earlier, joined, wanted)[:1]
     if is_own != (out / PLAN_FILE).exists():
         changed = [f"they are of {'a plan of the package' if is_own else 'a plan of your own'}"]
     if earlier.name != wanted.name:

@@ -8,9 +8,9 @@ from typing import Any
 
 from bcsc.choices import Period
 from bcsc.errors import InvalidArgumentError, check_at_least, check_choice
-from bcsc.experiments.arms import Arm, Condition, Scaled, Tuning
 from bcsc.experiments.experiment import PERIODS, Cell, Experiment
-from bcsc.experiments.plan_file import experiment_from_toml
+from bcsc.experiments.planning.arms import Arm, Condition, Scaled, Tuning
+from bcsc.experiments.planning.plan_file import experiment_from_toml
 
 NAMES = ("blocks", "outliers", "adagrad", "dropout", "cifar10", "cifar10-deep", "cifar100", "compute")
 
@@ -116,11 +116,17 @@ def chosen_labels(what: str, wanted: Sequence[str], labels: Iterable[str]) -> tu
     return tuple(label for label in known if label in chosen)
 
 
+def is_of_the_catalog(experiment: Experiment) -> bool:
+    """Whether it is one of the package's, whole or cut down; a plan of one's own may have its name."""
+    return EXPERIMENTS.get(experiment.name) == (experiment.whole or experiment)
+
+
 def paper_numbers(experiment: Experiment) -> dict[tuple[Cell, Period], float]:
-    """The paper's test accuracies, in percent, by cell and period."""
-    if experiment.numbers is None:
+    """The paper's test accuracies, in percent, by cell and period, where it has a table of the experiment."""
+    table_file = resources.files("bcsc.experiments").joinpath("paper", f"{experiment.name}.csv")
+    if not is_of_the_catalog(experiment) or not table_file.is_file():
         return {}
-    text = resources.files("bcsc.experiments").joinpath("paper", experiment.numbers).read_text()
+    text = table_file.read_text()
     cells = {(cell.model, cell.condition, cell.arm): cell for cell in experiment.cells()}
     table = {}
     for row in csv.DictReader(text.splitlines()):

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from bcsc.choices import Period
 from bcsc.errors import InvalidArgumentError
-from bcsc.experiments.arms import Arm, Condition, Settings, Tuned, Tuning, sweep, variants
-from bcsc.experiments.sayings import PlannedClaim
+from bcsc.experiments.planning.arms import Arm, Condition, Settings, Tuned, Tuning, sweep, variants
+from bcsc.experiments.planning.sayings import PlannedClaim
 from bcsc.runs.spec import RunSpec
 
 Axis = Literal["epochs", "gradient_evaluations", "seconds"]
@@ -98,7 +98,6 @@ class Experiment:
     budget: Axis = "epochs"  # what all arms have as much of
     compared_by: Axis = "epochs"  # what curves are first drawn against
     tuning: Tuning | None = None
-    numbers: str | None = None  # the paper's, a file in the folder ``paper``
     claims: tuple[PlannedClaim, ...] = ()
     only_conditions: tuple[str, ...] = ()  # where it is cut down to some: their labels
     only_arms: tuple[str, ...] = ()

@@ -8,10 +8,10 @@ from typing import Any
 
 from bcsc.choices import Period
 from bcsc.errors import BcscError, DamagedRunError
-from bcsc.experiments.catalog import EXPERIMENTS, cut_down, paper_numbers
+from bcsc.experiments.catalog import EXPERIMENTS, cut_down, is_of_the_catalog, paper_numbers
 from bcsc.experiments.experiment import Axis, Cell, Experiment
-from bcsc.experiments.plan_file import experiment_from_toml
-from bcsc.experiments.sayings import PlannedClaim
+from bcsc.experiments.planning.plan_file import experiment_from_toml
+from bcsc.experiments.planning.sayings import PlannedClaim
 from bcsc.experiments.tuning import TIMING, TUNING, Decision, read_decisions, with_decisions
 from bcsc.files import write_whole
 from bcsc.runs.folder import DamagedRun, read_runs
@@ -158,7 +158,7 @@ def study_of(experiment: Experiment, records: Iterable[RunRecord]) -> Study:
         runs={cell: tuple(group) for cell, group in runs.items()},
         paper=paper_numbers(experiment),
         compared_by=experiment.compared_by,
-        is_named=EXPERIMENTS.get(experiment.name) == (experiment.whole or experiment),
+        is_named=is_of_the_catalog(experiment),
         claims=experiment.claims,
         arm_labels=experiment.arm_labels(),
         budget=experiment.budget,

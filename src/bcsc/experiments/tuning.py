@@ -1,6 +1,6 @@
 """What is decided before the final runs: settings on held-out samples, and epochs by the clock.
 
-Candidates train as the final runs do, but for the held-out samples and for the seeds. The test set is not looked at.
+Candidates train as the final runs do, but for the held-out samples and for the seeds. The test set decides nothing.
 """
 
 import json
@@ -15,12 +15,13 @@ from statistics import fmean
 from typing import Any
 
 from bcsc.errors import DamagedRunError, InvalidArgumentError, MissingExtraError
-from bcsc.experiments.arms import Settings, Tuned
 from bcsc.experiments.campaigns.campaign import Job
 from bcsc.experiments.experiment import Cell, Experiment, as_file_name, stretched
+from bcsc.experiments.planning.arms import Settings, Tuned
 from bcsc.files import write_whole
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.record import RunRecord
+from bcsc.training.history import EpochRow
 
 DECISIONS_FILE = "decisions.json"
 TUNING, TIMING = "tuning", "timing"  # folders beside the final runs
@@ -99,7 +100,7 @@ def with_decisions(experiment: Experiment, decisions: Mapping[Cell, Decision]) -
 
 
 def time_epochs(experiment: Experiment, root: Path, carry_out: CarryOut) -> dict[Cell, Decision]:
-    """Time an epoch of every cell, and give each as many as take the time of the recipe's at the slowest."""
+    """Time an epoch's training in every cell, and give each as many as take the time of the recipe's at the slowest."""
     jobs = {}
     for cell, settings in experiment.cells().items():
         some = {name: value.values[0] if value.values else value.low for name, value in tuned_in(settings).items()}
@@ -108,10 +109,15 @@ def time_epochs(experiment: Experiment, root: Path, carry_out: CarryOut) -> dict
         jobs[cell] = Job(cell.name, spec, root)
     carry_out(list(jobs.values()))
     rows = {cell: record_of(job).rows for cell, job in jobs.items()}
-    seconds = {cell: min(row.seconds for row in some) for cell, some in rows.items() if some}
+    seconds = {cell: min(map(training_seconds, some)) for cell, some in rows.items() if some}
     epochs = stretched(seconds, experiment.recipe.epochs)
     timed = {cell: Decision({"epochs": epochs[cell]}, seconds_per_epoch=seconds[cell]) for cell in seconds}
     return {cell: timed.get(cell, Decision({}, warnings=("it diverged while it was timed",))) for cell in jobs}
+
+
+def training_seconds(row: EpochRow) -> float:
+    """What an epoch took without its test, which costs a short epoch a larger share than a long one."""
+    return row.gradient_evaluations / row.epoch / row.images_per_second
 
 
 def tune(experiment: Experiment, root: Path, carry_out: CarryOut) -> dict[Cell, Decision]:
@@ -239,6 +245,17 @@ def earlier_decisions(out: Path, experiment: Experiment) -> dict[Cell, Decision]
         return {cell: decision for cell, decision in read_decisions(out).items() if cell in open_ones}
     except DamagedRunError:
         return {}  # it is written anew
+
+
+def tuned_otherwise(before: Experiment, joined: Experiment, wanted: Experiment) -> list[str]:
+    """In words, the cells that were tuned in another way than the plan now says, and that are not tuned anew."""
+    cells, anew = joined.cells(), wanted.cells()
+    return [
+        f"{cell.name} was tuned in another way and is left out now"
+        for cell, settings in replace(before, decided={}).cells().items()
+        if cell in cells and cell not in anew and tuned_in(settings)
+        if before.tuning != joined.tuning or tuned_in(settings) != tuned_in(cells[cell])
+    ]
 
 
 def _decision(settings: Any, candidates: Any, seconds_per_epoch: Any, warnings: Any) -> Decision:

@@ -50,10 +50,6 @@ class Method:
         """Whether every step moves all as the base does."""
         return self.num_blocks(num_blocks) == 1 and not self.moves.get("align")
 
-    def batches_per_step(self, sampler: BlockCyclicSampler) -> int:
-        """How many mini-batches' gradients are accumulated into one inner step."""
-        return sampler.batches_per_step
-
 
 JOO = "Joo et al., On Surprising Effectiveness of Masking Updates in Adaptive Optimizers, arXiv 2602.15322"
 

@@ -11,6 +11,7 @@ part of the experiments holds, or does not hold, so far.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Literal
@@ -18,7 +19,7 @@ from typing import Literal
 from bcsc.choices import Period
 from bcsc.experiments.catalog import EXPERIMENTS
 from bcsc.experiments.experiment import NUM_CLASSES, PERIODS, Cell
-from bcsc.experiments.sayings import Saying, Side
+from bcsc.experiments.planning.sayings import Saying, Side
 from bcsc.experiments.study import Study
 
 CaseState = Literal["holds", "does not hold", "not decided"]
@@ -57,7 +58,7 @@ class Case:
 
     @property
     def state(self) -> CaseState:
-        if self.undecidable or math.isinf(self.margin):
+        if self.undecidable or self.margin in (0, math.inf):  # seeds that agree to the last digit tell of no spread
             return "not decided"
         excess = fmean(self.values) - self.bound
         if self.side == "below":
@@ -125,18 +126,20 @@ def judge(claims: Sequence[Claim], studies: Sequence[Study]) -> list[Verdict]:
     return found
 
 
-def verdict_on(claim: Claim, studies: Sequence[Study]) -> Verdict:
+def verdict_on(claim: Claim, found: Sequence[Study]) -> Verdict:
     """The cases of all the studies, and how far they reach; an experiment without a study is missed.
 
     Of several studies of one experiment the one with the most finished runs speaks.
     """
     speaking: dict[str, Study] = {}
-    for study in sorted(studies, key=lambda study: study.num_finished):
+    for study in sorted(found, key=lambda study: study.num_finished):
         speaking[study.name] = study
     studies = [speaking[name] for name in claim.rules if name in speaking]
     missing = [name for name in claim.rules if name not in speaking]
     scopes = [study.reach if len(claim.rules) == 1 else f"{study.reach} of {study.name}" for study in studies]
     scopes += [f"no runs of {', '.join(missing)}"] if missing and studies else []
+    silent = [study.folder.name for study in found if study not in studies and study.folder is not None]
+    scopes += [f"not counted, as it has fewer runs: {name}" for name in silent]
     return Verdict(
         claim,
         tuple(
@@ -186,16 +189,25 @@ def are_by_m(study: Study, cell: Cell, other: str) -> bool:
 
 
 def rises_with_blocks(study: Study, saying: Saying) -> list[Case]:
-    """In every network and condition the accuracy rises with M: a straight line through it over log2 M slopes up."""
+    """In every network and condition the accuracy rises with M: a straight line through it over log2 M slopes up.
+
+    A fall from one M to the next that the seeds decide is a case, too, and sinks the claim.
+    """
     places: dict[str, list[Cell]] = {}
-    for cell in cells_called(study, saying.arms):
+    for cell in sorted(cells_called(study, saying.arms), key=lambda cell: cell.blocks):
         places.setdefault(cell.place, []).append(cell)
-    return [
-        case_of(study, f"{place}: points per doubling of M, from {low} to {high}", slope_weights(cells), period)
-        for place, cells in places.items()
-        if (low := min(cell.blocks for cell in cells)) < (high := max(cell.blocks for cell in cells))
-        for period in saying.periods
-    ]
+    found = []
+    for (place, cells), period in product(places.items(), saying.periods):
+        low, high = cells[0].blocks, cells[-1].blocks
+        if low < high:
+            label = f"{place}: points per doubling of M, from {low} to {high}"
+            found.append(case_of(study, label, slope_weights(cells), period))
+        steps = [
+            case_of(study, f"{place}: {more.arm} over {less.arm}", {more: 1.0, less: -1.0}, period)
+            for less, more in pairwise(cells)
+        ]
+        found += [step for step in steps if step.state == "does not hold"]
+    return found
 
 
 def slope_weights(cells: Sequence[Cell]) -> dict[Cell, float]:

@@ -59,7 +59,7 @@ def build_run(spec: RunSpec, checkpoint_every: int | None, ranks: Ranks) -> tupl
         training_feeder(dataset, spec.seed, image_size=image_size, device=device),
         evaluation_feeder(dataset, image_size=image_size, device=device),
         sampler,
-        METHODS[spec.method].batches_per_step(sampler),
+        sampler.batches_per_step,
         division_of(spec, ranks),
         overwrite=True,
     )
@@ -96,7 +96,7 @@ def build_own_run(
     model = with_batch_norm_as_asked(spec, model.to(device))
     optimizer, sampler = build_optimizer(spec, model, length_of(train))
     division = division_of(spec, ranks)
-    batches_per_step = METHODS[spec.method].batches_per_step(sampler)
+    batches_per_step = sampler.batches_per_step
     data: Data = (
         FeederData(train, test, sampler, batches_per_step, division)
         if isinstance(train, Feeder) and isinstance(test, Feeder)

@@ -128,6 +128,30 @@ def test_what_is_timed_or_tuned_otherwise_is_done_anew(plan: Path, tmp_path: Pat
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[0.1, 0.2]", "[0.1, 0.2, 0.4]"),
+        ("validation = 100", "validation = 200"),
+        ("seeds = [1000]", "seeds = [1001]"),
+    ],
+)
+def test_what_was_tuned_otherwise_is_not_joined_with_what_is_left_out(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    text = f"tuning = {{ validation = 100, seeds = [1000] }}\n{PLAN}".replace(
+        "epochs = 2", "epochs = 2\nlr = { tune = [0.1, 0.2] }"
+    )
+    plan.write_text(text)
+    command = ["compare", str(plan), "--out", str(tmp_path / "out")]
+    assert main([*command, "--arms", "SGD"]) == 0
+    plan.write_text(text.replace(old, new))
+    assert main([*command, "--arms", "BCSC M=8"]) == 2
+    assert "lenet4-sgd was tuned in another way and is left out now. Give another" in capsys.readouterr().err
+    assert (tmp_path / "out" / PLAN_FILE).read_text() == text
+    assert main(command) == 0
+
+
 def test_equal_time_is_not_joined_with_what_was_timed_before(plan: Path, tmp_path: Path) -> None:
     plan.write_text(f'budget = "seconds"\n{PLAN}')
     for seed in (0, 1):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bcsc.cli import main
 from bcsc.errors import BcscError
 from bcsc.experiments.catalog import plan_text
-from bcsc.experiments.plan_file import experiment_from_toml
+from bcsc.experiments.planning.plan_file import experiment_from_toml
 from bcsc.experiments.study import EXPERIMENT_FILE, PLAN_FILE
 from bcsc.experiments.tuning import DECISIONS_FILE, Candidate, Decision, write_decisions
 from bcsc.runs.build import check_setting

@@ -8,7 +8,7 @@ import pytest
 from bcsc.cli import main
 from bcsc.experiments.campaigns import estimate
 from bcsc.experiments.catalog import EXPERIMENTS
-from bcsc.experiments.plan_file import read_plan
+from bcsc.experiments.planning.plan_file import read_plan
 from tests.fake_trainer import InThisProcess
 
 SMALL = ("--models", "lenet4", "--epochs", "2", "--seeds", "0", "--blocks", "2")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcsc.errors import InvalidArgumentError
-from bcsc.experiments.arms import Arm, Condition
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down, joined_cut, paper_numbers
 from bcsc.experiments.experiment import NETWORKS, PERIODS, Cell
+from bcsc.experiments.planning.arms import Arm, Condition
 from bcsc.runs.spec import RunSpec
 
 PER_SEED = {

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.experiments.catalog import EXPERIMENTS, paper_numbers
+from bcsc.experiments.catalog import EXPERIMENTS, paper_numbers, plan_text
+from bcsc.experiments.planning.plan_file import experiment_from_toml
 
 FOLDER = Path(os.environ.get("BCSC_PAPER", Path(__file__).parents[4] / "shared" / "paper"))
 FILES = sorted(FOLDER.glob("*.txt"))
@@ -71,10 +72,22 @@ def test_the_transcription_has_every_number_of_the_table_and_no_other(file: str)
 
 @pytest.mark.parametrize("file", [*BY_PERIOD, *BY_RATE])
 def test_every_transcribed_number_belongs_to_a_cell_of_its_experiment(file: str) -> None:
-    experiment = next(experiment for experiment in EXPERIMENTS.values() if experiment.numbers == file)
+    experiment = EXPERIMENTS[file.removesuffix(".csv")]
     assert sorted(paper_numbers(experiment).values()) == sorted(map(float, from_csv(file).values()))
 
 
 def test_every_transcription_is_looked_at() -> None:
     files = {path.name for path in resources.files("bcsc.experiments").joinpath("paper").iterdir()}
     assert files == {*BY_PERIOD, *BY_RATE}
+
+
+def test_a_plan_of_ones_own_has_no_numbers_of_the_paper() -> None:
+    text = plan_text("cifar10")
+    assert paper_numbers(experiment_from_toml(text, "cifar10", "a copy"))
+    for name, own in [("mine", text), ("cifar10", text.replace('"cifar10"', '"cifar100"'))]:
+        assert paper_numbers(experiment_from_toml(own, name, "mine.toml")) == {}
+
+
+def test_older_plans_that_name_a_table_are_read_all_the_same() -> None:
+    text = 'numbers = "cifar10.csv"\n' + plan_text("cifar10")
+    assert experiment_from_toml(text, "cifar10", "an older plan") == EXPERIMENTS["cifar10"]

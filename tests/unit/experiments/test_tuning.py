@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from bcsc.errors import DamagedRunError, InvalidArgumentError, MissingExtraError
 from bcsc.experiments import tuning
-from bcsc.experiments.arms import Tuned
 from bcsc.experiments.campaigns.campaign import Job
 from bcsc.experiments.catalog import cut_down
 from bcsc.experiments.experiment import METHODS_OF_ONE_PASS, Cell, Experiment, passes_of, stretched
-from bcsc.experiments.plan_file import experiment_from_toml
+from bcsc.experiments.planning.arms import Tuned
+from bcsc.experiments.planning.plan_file import experiment_from_toml
 from bcsc.experiments.tuning import (
     DECISIONS_FILE,
     Candidate,
@@ -25,11 +25,13 @@ from bcsc.experiments.tuning import (
     decide,
     next_candidates,
     read_decisions,
+    training_seconds,
     with_decisions,
     write_decisions,
 )
 from bcsc.optim.methods import METHODS
 from bcsc.runs.spec import RunSpec
+from bcsc.training.history import EpochRow
 from tests.run_folders import passes, write_run
 
 PLAN = """\
@@ -286,6 +288,11 @@ def test_at_equal_seconds_every_arm_takes_as_long_as_the_slowest_of_its_place(tm
         ("bcsc", 2): 16,
         ("bcsc", 8): 4,
     }
+
+
+def test_an_epoch_is_timed_without_its_test() -> None:
+    row = EpochRow(2, 0.1, 1.0, 0.1, 1.0, 50.0, gradient_evaluations=2000, seconds=9.0, images_per_second=250.0)
+    assert training_seconds(row) == 4.0
 
 
 def test_networks_and_conditions_do_not_stretch_each_other() -> None:

@@ -40,7 +40,7 @@ def library(method: str, num_blocks: int, mask: str) -> Tensor:
         method, base, num_samples=NUM_SAMPLES, batch_size=BATCH_SIZE, num_blocks=num_blocks, seed=SEED, mask=mask
     )
     loader = DataLoader(TensorDataset(INPUTS, TARGETS), batch_sampler=sampler)
-    batches_per_step = bcsc.METHODS[method].batches_per_step(sampler)
+    batches_per_step = sampler.batches_per_step
     for epoch in range(EPOCHS):
         optimizer.set_epoch(epoch)
         sampler.set_epoch(epoch)
@@ -80,7 +80,7 @@ def random_picks(method: str, num_blocks: int, epoch: int) -> list[tuple[list[in
     )
     optimizer.set_epoch(epoch)
     sampler.set_epoch(epoch)
-    num_steps = len(sampler) // bcsc.METHODS[method].batches_per_step(sampler)
+    num_steps = len(sampler) // sampler.batches_per_step
     blocks = []
     for _ in range(num_steps):
         blocks.append(optimizer.block)

@@ -50,7 +50,7 @@ def test_an_epoch_has_the_blocks_and_steps_of_its_method(
 ) -> None:
     optimizer, sampler = built(name)
     assert optimizer.num_blocks == METHODS[name].num_blocks(NUM_BLOCKS) == blocks
-    assert METHODS[name].batches_per_step(sampler) == batches_per_step
+    assert sampler.batches_per_step == batches_per_step
     assert len(sampler) == steps * batches_per_step
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bcsc.data.registry import SOURCES
 from bcsc.experiments.catalog import EXPERIMENTS
 from bcsc.experiments.experiment import NUM_CLASSES, PERIODS
-from bcsc.experiments.sayings import read_saying
+from bcsc.experiments.planning.sayings import read_saying
 from bcsc.experiments.study import Study, read_studies
 from bcsc.reports.claims import CLAIMS, T_95, Case, Verdict, cases_of, claims_of_the_catalog, judge, paired
 from bcsc.reports.page import runs_behind
@@ -26,7 +26,7 @@ VALUES = st.lists(st.floats(-50, 50), min_size=0, max_size=14).map(tuple)
 
 
 def luck(spec: RunSpec) -> float:
-    return 0.01 * spec.seed * len(spec.method)
+    return 0.01 * spec.seed * (len(spec.method) + len(spec.outliers) + spec.blocks)
 
 
 def as_claimed(spec: RunSpec, _epoch: int) -> float:
@@ -50,6 +50,10 @@ def all_alike(spec: RunSpec, _epoch: int) -> float:
 def verdicts(accuracy: Callable[[RunSpec, int], float], **cut: object) -> dict[str, Verdict]:
     found = judge(CLAIMS, [study_in_memory(name, accuracy, **cut) for name in EXPERIMENTS])
     return {verdict.claim.name: verdict for verdict in found}
+
+
+def verdicts_on(study: Study) -> dict[str, Verdict]:
+    return {verdict.claim.name: verdict for verdict in judge(CLAIMS, [study])}
 
 
 def only_rule(name: str, study: Study) -> tuple[Case, ...]:
@@ -300,7 +304,7 @@ def test_a_bound_can_be_claimed_from_below() -> None:
 
 def test_seeds_are_paired_so_what_is_common_to_both_arms_does_not_blur_the_difference() -> None:
     def accuracy(spec: RunSpec, _epoch: int) -> float:
-        return 50.0 + 10.0 * spec.seed + (spec.method == "bcsc")
+        return 50.0 + 10.0 * spec.seed + (spec.method == "bcsc") * (1 + 0.001 * spec.seed)
 
     cases = only_rule("bcsc-over-sgd", study_in_memory("cifar10-deep", accuracy, **CUT))
     assert {case.state for case in cases} == {"holds"}
@@ -341,6 +345,39 @@ def test_what_is_said_of_an_arm_that_was_left_out_stays_open() -> None:
     assert case.label == "BCSC M over SGD: left out of this study"
     one_m = study_in_memory("blocks", as_claimed, arms=["BCSC M=8"], **CUT)
     assert [case.state for case in only_rule("rises-with-m", one_m)] == ["not decided"]
+
+
+def test_seeds_that_agree_to_the_last_digit_decide_nothing() -> None:
+    for values in [(0.28, 0.28), (-5.0,) * 3, (0.0, 0.0)]:
+        case = Case("", values, "")
+        assert (case.margin, case.state) == (0, "not decided")
+    assert Case("", (0.28, 0.29), "").state == "holds"
+
+
+def test_a_rise_on_the_whole_with_a_fall_on_the_way_is_none() -> None:
+    """From SGD to two blocks it leaps, and then falls with every doubling: the line alone would slope up."""
+    heights = {1: 40.0, 2: 60.0, 4: 58.0, 8: 56.0}
+
+    def accuracy(spec: RunSpec, _epoch: int) -> float:
+        return heights[spec.blocks] + luck(spec)
+
+    study = study_in_memory("blocks", accuracy, blocks=[2, 4, 8], models=["lenet4"], **CUT)
+    assert [(case.label, case.state) for case in only_rule("rises-with-m", study)] == [
+        ("LeNet4: points per doubling of M, from 1 to 8", "holds"),
+        ("LeNet4: BCSC M=4 over BCSC M=2", "does not hold"),
+        ("LeNet4: BCSC M=8 over BCSC M=4", "does not hold"),
+    ]
+    assert verdicts_on(study)["rises-with-m"].state == "does not hold so far"
+
+
+def test_a_study_that_another_of_its_experiment_silences_is_named(tmp_path: Path) -> None:
+    studies = [
+        replace(study_in_memory("cifar10-deep", as_claimed, epochs=epochs, seeds=seeds), folder=tmp_path / name)
+        for name, epochs, seeds in [("short", 2, None), ("long", 200, [0])]
+    ]
+    words = "; not counted, as it has fewer runs: long"
+    assert judge(OVER_SGD, studies)[0].scope.endswith(words)
+    assert "not counted" not in judge(OVER_SGD, studies[:1])[0].scope
 
 
 def test_a_case_names_the_cells_its_numbers_are_from() -> None:

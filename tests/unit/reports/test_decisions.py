@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bcsc.experiments.experiment import Cell
-from bcsc.experiments.plan_file import experiment_from_toml
+from bcsc.experiments.planning.plan_file import experiment_from_toml
 from bcsc.experiments.study import read_studies, write_experiment
 from bcsc.experiments.tuning import Candidate, Decision, with_decisions, write_decisions
 from bcsc.reports.claims import CLAIMS, judge

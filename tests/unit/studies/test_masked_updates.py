@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bcsc.cli import main
 from bcsc.errors import DamagedRunError, DataError
-from bcsc.experiments.plan_file import read_plan
+from bcsc.experiments.planning.plan_file import read_plan
 from studies.masked_updates import language_model, study, text
 from studies.masked_updates.__main__ import PAGE, RECORDS, study_parser
 from studies.masked_updates.arms import ARMS, DECISIVE, MOST_RATES, SCHEDULES, SEEDS, STAGES, LanguageRun, rate_on_grid
@@ -186,6 +186,17 @@ def test_the_table_says_what_the_records_say(records: Path) -> None:
     assert lines[-1].endswith(" |")
     assert f"| {gain:+.4f} ± " in lines[-1]
     assert lines[-2].endswith("| - |")
+
+
+def test_a_best_rate_at_an_end_of_those_tried_is_marked(records: Path, tmp_path: Path) -> None:
+    assert "at an end" not in tables(records)
+    shutil.copytree(records, tmp_path / "copy")
+    rates = {}
+    for folder in (tmp_path / "copy").glob("*dense*seed-1000"):
+        rates[tomllib.loads((folder / "settings.toml").read_text())["lr"]] = folder
+    shutil.rmtree(rates[max(rates)])
+    (line,) = [line for line in tables(tmp_path / "copy").splitlines() if line.startswith("| dense ")]
+    assert ", the best at an end |" in line
 
 
 def test_a_page_is_written_anew_between_its_marks(records: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bcsc.experiments.plan_file import read_plan
+from bcsc.experiments.planning.plan_file import read_plan
 from bcsc.runs.build import check_setting
 
 REPOSITORY = Path(__file__).parents[3]

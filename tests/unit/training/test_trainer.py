@@ -50,7 +50,7 @@ def method_of(model: nn.Module, method: str, batch_size: int) -> tuple[BlockCycl
 def built(method: str = "bcsc", batch_size: int = 4, model: nn.Module | None = None, **plan: object) -> Trainer:
     model = model or network()
     optimizer, sampler = method_of(model, method, batch_size)
-    per_step = METHODS[method].batches_per_step(sampler)
+    per_step = sampler.batches_per_step
     data = LoaderData(samples(), samples(7, "test"), sampler, per_step, device=CPU)
     given = Plan(epochs=3, learning_rate=RATES.__getitem__, loss_fn=F.cross_entropy, seed=5, device=CPU)
     return Trainer(model, optimizer, data, replace(given, **plan))

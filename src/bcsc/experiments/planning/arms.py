@@ -9,6 +9,9 @@ from typing import Any
 from bcsc.errors import InvalidArgumentError, check_at_least
 from bcsc.runs.spec import RunSpec
 
+# What makes of runs other runs, instead of better ones.
+NOT_TUNED = ("M", "blocks", "data", "model", "method", "subset", "outliers", "threads", "device")
+
 Settings = Mapping[str, Any]  # of a RunSpec: a value, a tuple of values (a sweep), Scaled or Tuned
 
 
@@ -113,7 +116,9 @@ def read_setting(name: str, value: Any, *, in_arm: bool, in_recipe: bool) -> Any
     if not isinstance(value, dict) or name == "optimizer_options":
         RunSpec(**{"blocks" if name == "M" else name: value})
         return value
-    if list(value) == ["tune"] and (in_arm or in_recipe) and name not in ("M", "blocks"):
+    if list(value) == ["tune"] and (in_arm or in_recipe):
+        if name in NOT_TUNED:
+            raise InvalidArgumentError(f"{name} is not tuned: its values are runs to compare. Give them as a list.")
         return _read_tuned(name, value["tune"])
     if len(value) == 1 and in_arm and value.get("times", value.get("over")) == "M" and name not in ("M", "blocks"):
         return Scaled(1 if "times" in value else -1)
@@ -151,6 +156,17 @@ def check_multiple(name: str, scaled: Scaled, arm: Arm, recipe: RunSpec) -> None
         raise InvalidArgumentError("SGD has no blocks. Give the M it is compared with in this arm: M = 8.")
     for number in arm.numbers_of_blocks or (recipe.blocks,):
         scaled.of(name, getattr(recipe, name), number)
+
+
+def check_blocks(arm: Arm, recipe: RunSpec) -> None:
+    """Refuse blocks that would be trained under another M, or not at all."""
+    why = {
+        "SGD has no blocks": arm.settings.get("method", recipe.method) == "sgd",
+        "This arm has M, too": "M" in arm.settings,
+    }
+    for words, is_so in why.items():
+        if is_so and "blocks" in arm.settings:
+            raise InvalidArgumentError(f"{words}. Leave blocks out: M says with which arm this one is compared.")
 
 
 def check_distinct(what: str, values: Collection[object]) -> None:

@@ -2,32 +2,34 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from bcsc.errors import BcscError, InvalidArgumentError, check_at_least, check_choice
-from bcsc.experiments.arms import (
+from bcsc.errors import InvalidArgumentError, check_at_least, check_choice
+from bcsc.experiments.experiment import PERIODS, Axis, Experiment, as_file_name
+from bcsc.experiments.planning.arms import (
     Arm,
     Condition,
     Scaled,
     Settings,
     Tuned,
     Tuning,
+    check_blocks,
     check_distinct,
     check_multiple,
     read_setting,
     sweep,
 )
-from bcsc.experiments.experiment import PERIODS, Axis, Experiment, as_file_name
-from bcsc.experiments.sayings import PlannedClaim, read_saying
+from bcsc.experiments.planning.places import MisplacedError, Place, at, named_by_line
+from bcsc.experiments.planning.sayings import PlannedClaim, read_saying
 from bcsc.runs.spec import RunSpec
 
 KINDS_OF_VALUE: Mapping[type, str] = {int: "a whole number", str: "a text", dict: "a table", list: "a list"}
 PLAN_KEYS: Mapping[str, type] = {
-    **dict.fromkeys(("title", "question", "source", "budget", "compared_by", "numbers"), str),
+    **dict.fromkeys(("title", "question", "source", "budget", "compared_by"), str),
+    "numbers": str,  # of older plans, which named the paper's; without effect
     **dict.fromkeys(("seeds", "condition", "arm", "claim"), list),
     **dict.fromkeys(("recipe", "tuning"), dict),
 }
@@ -37,29 +39,14 @@ CLAIM_KEYS: Mapping[str, type] = {
     "periods": list,
 }
 # settings that have a place of their own in a plan
-ELSEWHERE = {"seed": "Give seeds = [0, 1, 2] at the top.", "model": 'Give model = ["lenet4", ...] in the recipe.'}
+ELSEWHERE = {
+    "seed": "Give seeds = [0, 1, 2] at the top.",
+    "validation": "Samples are held out to tune: [tuning] with validation = 5000.",
+    "model": 'Give model = ["lenet4", ...] in the recipe.',
+    "threads": "Give a number in the recipe: it changes no result.",
+}
 AXES: Mapping[str, Axis] = {axis.replace("_", " "): axis for axis in get_args(Axis)}
 Check = Callable[[str, Any], None]
-Place = tuple[str | int, ...]  # a key; or a table, which one of that name (from 0), and a key in it
-
-
-class MisplacedError(InvalidArgumentError):
-    """A mistake, and its place in the plan."""
-
-    def __init__(self, place: Place, message: str) -> None:
-        super().__init__(message)
-        self.place = place
-
-
-@contextmanager
-def at(*place: str | int) -> Iterator[None]:
-    """Say of a mistake made inside where it is; the innermost place counts."""
-    try:
-        yield
-    except MisplacedError:
-        raise
-    except BcscError as error:
-        raise MisplacedError(place, str(error)) from error
 
 
 def read_plan(path: Path, check: Check | None = None) -> tuple[Experiment, str]:
@@ -87,32 +74,6 @@ def experiment_from_toml(text: str, name: str, where: str, check: Check | None =
         return experiment
 
 
-@contextmanager
-def named_by_line(text: str, where: str) -> Iterator[None]:
-    """Say of a misplaced mistake in which line of the plan it is."""
-    try:
-        yield
-    except MisplacedError as mistake:
-        words = " ".join(str(part + 1) if isinstance(part, int) else part for part in mistake.place)
-        raise InvalidArgumentError(f"{where}, line {line_of(text, mistake.place)} ({words}): {mistake}") from mistake
-
-
-def line_of(text: str, place: Place) -> int:
-    """The line of a place in a plan, or where its table begins if the key is not found."""
-    table, index, key = str(place[0]), place[1] if len(place) > 2 else 0, str(place[-1])
-    start, seen, inside = 1, -1, len(place) == 1
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[\[?\s*([\w-]+)\s*\]", line):
-            seen += header[1] == table
-            inside = header[1] == table and seen == index
-            start = number if inside else start
-        elif inside and re.match(rf'\s*"?{re.escape(key)}"?\s*=', line):
-            return number
-        elif len(place) > 1 and re.match(rf"\s*{re.escape(table)}\s*=", line):
-            start = number  # an inline table
-    return start
-
-
 def _experiment(plan: Mapping[str, Any], name: str) -> Experiment:
     _check_keys(plan, PLAN_KEYS, ())
     recipe, models, swept, tuned = _recipe(plan.get("recipe", {}))
@@ -132,7 +93,6 @@ def _experiment(plan: Mapping[str, Any], name: str) -> Experiment:
         seeds=_seeds(plan, ("seeds",), (0, 1, 2)),
         budget=_axis(plan, "budget", "epochs"),
         compared_by=_axis(plan, "compared_by", plan.get("budget", "epochs")),
-        numbers=plan.get("numbers"),
     )
     with at("tuning", "seeds"):
         experiment = replace(experiment, tuning=_tuning(plan.get("tuning")))
@@ -176,7 +136,7 @@ def _check_keys(table: Any, known: Mapping[str, type], place: Place) -> None:
 
 def _recipe(table: Mapping[str, Any]) -> tuple[RunSpec, tuple[str, ...], Settings, Settings]:
     """What all runs share, the networks, what every condition goes through several values of, and what is tuned."""
-    settings = _settings(table, ("recipe",), ["seed"])
+    settings = _settings(table, ("recipe",), ["seed", "validation"])
     models = settings.pop("model", RunSpec().model)
     swept = {name: value for name, value in settings.items() if isinstance(value, tuple)}
     tuned = {name: value for name, value in settings.items() if isinstance(value, Tuned)}
@@ -214,23 +174,31 @@ def _settings(table: Mapping[str, Any], place: Place, elsewhere: Collection[str]
             is_of_conditions = place[0] == "condition" or (place[0] == "recipe" and isinstance(found[name], tuple))
             if is_of_conditions and name in ("method", "blocks"):
                 raise InvalidArgumentError(f"{name} is what arms differ in. Give its values in the arms.")
+            if is_of_conditions and name == "threads":
+                raise InvalidArgumentError(f"{name} has one value. {ELSEWHERE[name]}")
     return found
 
 
 def _check_arms(experiment: Experiment) -> None:
     """What an arm leaves to the recipe, to the budget, to the conditions or to tuning must be found there."""
     shared = {name for condition in experiment.conditions for name in condition.settings}
+    with at("budget"):
+        if "epochs" in shared and experiment.budget != "epochs":
+            raise InvalidArgumentError("The budget sets the epochs of all runs. Give one number of them in the recipe.")
     for index, arm in enumerate(experiment.arms):
         for name, value in arm.settings.items():
             with at("arm", index, name):
                 if name in shared:
                     raise InvalidArgumentError(f"{name} is set by a condition too. Leave one of them out.")
-                if name == "epochs" and experiment.budget != "epochs":
-                    raise InvalidArgumentError("The budget sets the epochs of every arm. Give epochs in the recipe.")
                 if isinstance(value, Scaled):
                     check_multiple(name, value, arm, experiment.recipe)
                 if isinstance(value, Tuned) and experiment.tuning is None:
                     raise InvalidArgumentError("To tune, hold out training samples: [tuning] with validation = 5000.")
+        with at("arm", index, "epochs"):
+            if "epochs" in arm.settings and experiment.budget != "epochs":
+                raise InvalidArgumentError("The budget sets the epochs of every arm. Give epochs in the recipe.")
+        with at("arm", index, "blocks"):
+            check_blocks(arm, experiment.recipe)
 
 
 def _check_labels(experiment: Experiment) -> None:
@@ -272,8 +240,15 @@ def _claim(index: int, table: Any, experiment: Experiment) -> PlannedClaim:
             ends[key] = check_choice("A condition", table.get(key, default), labels)
     with at(*place, "says"):
         sayings = tuple(read_saying(sentence, arm_names(experiment), periods) for sentence in sentences)
-        if ends["from"] == ends["to"] and any(saying.kind == "falls" for saying in sayings):
+        kinds = {saying.kind for saying in sayings}
+        if ends["from"] == ends["to"] and "falls" in kinds:
             raise InvalidArgumentError("To fall there must be two conditions: from one to the other.")
+        if "rises" in kinds and len({cell.blocks for cell in experiment.cells()}) < 2:
+            raise InvalidArgumentError("To rise with M there must be arms with several: blocks = [2, 4, 8].")
+    for key in {"from", "to"} & set(table):
+        with at(*place, key):
+            if "falls" not in kinds:
+                raise InvalidArgumentError(f"{key} is for a claim that an arm falls. Leave it out.")
     statement = table.get("statement", f"{filled_in(', and '.join(sentences), experiment)}.")
     return PlannedClaim(
         table.get("name", as_file_name(f"{experiment.name} {statement}")),

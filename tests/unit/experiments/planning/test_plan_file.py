@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bcsc.errors import InvalidArgumentError
-from bcsc.experiments.arms import Tuning
 from bcsc.experiments.catalog import EXPERIMENTS, NAMES, cut_down, plan_text
 from bcsc.experiments.experiment import Experiment
-from bcsc.experiments.plan_file import experiment_from_toml, read_plan
+from bcsc.experiments.planning.arms import Tuning
+from bcsc.experiments.planning.plan_file import experiment_from_toml, read_plan
 from bcsc.runs.build import check_setting
 from bcsc.runs.spec import RunSpec
 
@@ -172,6 +172,14 @@ def test_a_setting_may_be_a_multiple_of_the_recipes(rate: float, factor: str, lr
         ("[[claim]]", '[[claim]]\nto = "dirty"', "line 22 (claim 1 to)", "A condition must be one of clean, noisy"),
         ("[[claim]]", '[[claim]]\nto = "clean"', "line 23 (claim 1 says)", "there must be two conditions"),
         ("[[claim]]", "[claim]", "line 21 (claim)", "claim must be a list"),
+        ("epochs = 2", "epochs = 2, validation = 9", "line 3 (recipe validation)", "[tuning] with validation = 5000"),
+        ("epochs = 2", "epochs = 2, threads = [1, 2]", "line 3 (recipe threads)", "Give a number in the recipe"),
+        ("outliers = ", "threads = 2\noutliers = ", "line 10 (condition 2 threads)", "Give a number in the recipe"),
+        ('"sgd"', '"sgd"\nthreads = 2', "line 15 (arm 1 threads)", "Give a number in the recipe"),
+        ('"sgd"', '"sgd"\nblocks = [2, 8]', "line 15 (arm 1 blocks)", "SGD has no blocks. Leave blocks out"),
+        ("blocks = [2, 4]", "blocks = [2, 4]\nM = 8", "line 19 (arm 2 blocks)", "This arm has M, too"),
+        ("epochs = 2", "epochs = 2, subset = { tune = [50, 60] }", "line 3 (recipe subset)", "subset is not tuned"),
+        ("blocks = [2, 4]", "blocks = { tune = [2, 4] }", "line 19 (arm 2 blocks)", "blocks is not tuned"),
     ],
 )
 def test_a_mistake_is_named_by_line_and_key(old: str, new: str, line: str, message: str) -> None:
@@ -179,6 +187,39 @@ def test_a_mistake_is_named_by_line_and_key(old: str, new: str, line: str, messa
         experiment(changed(old, new))
     assert str(caught.value).startswith(f"mine.toml, {line}: ")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("budget", ["gradient evaluations", "seconds"])
+@pytest.mark.parametrize(
+    ("old", "new"), [("epochs = 2", "epochs = [2, 4]"), ("outliers = ", "epochs = 7\noutliers = ")]
+)
+def test_epochs_that_a_budget_would_overwrite_are_refused(budget: str, old: str, new: str) -> None:
+    text = changed(old, new)
+    experiment(text)
+    with pytest.raises(InvalidArgumentError, match=r"line 1 \(budget\): The budget sets the epochs of all runs"):
+        experiment(f'budget = "{budget}"\n{text}')
+
+
+@pytest.mark.parametrize(
+    ("says", "more", "line", "message"),
+    [
+        ("SGD over BCSC M=4", 'to = "noisy"', "line 23 (claim 1 to)", "to is for a claim that an arm falls"),
+        ("SGD over BCSC M=4", 'from = "clean"', "line 23 (claim 1 from)", "from is for a claim that an arm falls"),
+    ],
+)
+def test_a_condition_that_a_claim_would_not_look_at_is_refused(says: str, more: str, line: str, message: str) -> None:
+    text = PLAN.partition("[[claim]]")[0] + f'[[claim]]\nsays = "{says}"\n{more}\n'
+    with pytest.raises(InvalidArgumentError, match=re.escape(f"{line}: {message}")):
+        experiment(text)
+
+
+def test_what_rises_with_m_has_several() -> None:
+    text = PLAN.partition("[[claim]]")[0].partition('[[arm]]\nlabel = "BCSC')[0]
+    text += '[[arm]]\nlabel = "BCSC"\nmethod = "bcsc"\nblocks = 2\n[[claim]]\nsays = "BCSC rises with M"\n'
+    experiment(text)  # from SGD's M = 1
+    alone = text.replace('label = "SGD"\nmethod = "sgd"', 'label = "RBC"\nmethod = "rbc"\nblocks = 2')
+    with pytest.raises(InvalidArgumentError, match="To rise with M there must be arms with several"):
+        experiment(alone)
 
 
 def test_labels_that_give_the_same_folder_are_refused() -> None:
@@ -242,7 +283,7 @@ def test_a_network_that_is_not_planned_is_named() -> None:
 
 
 def test_the_plan_in_the_documentation_is_one() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "plans.md").read_text()
     text, tuning = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert len(experiment_from_toml(text, "mine", "docs/plans.md").runs()) == 2 * 2 * 4 * 3
     tuned = experiment_from_toml(tuning + '[[arm]]\nlabel = "SGD"\nmethod = "sgd"', "mine", "docs/plans.md")

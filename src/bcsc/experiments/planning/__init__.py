@@ -1,0 +1,1 @@
+"""Plans: what may stand in one, and how it is read."""
