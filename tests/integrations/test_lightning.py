@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import lightning
 import pytest
 import torch
+from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 
-class Module(lightning.LightningModule):
+class Module(LightningModule):
     def __init__(self, **options: Any) -> None:
         super().__init__()
         self.network, self.options = build_network(), options
@@ -56,14 +56,15 @@ class ModuleOnEachRank(Module):
 
 
 class SetEpoch(Callback):
-    def on_train_epoch_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        trainer.optimizers[0].set_epoch(trainer.current_epoch)
+    def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: object, batch_idx: int) -> None:
+        if batch_idx == 0:
+            trainer.optimizers[0].set_epoch(trainer.current_epoch)
 
 
 def fit(module: Module, loader: Any = None, ckpt_path: Path | None = None, **options: Any) -> nn.Module:
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     settings = {"accelerator": "cpu", "enable_checkpointing": "callbacks" in options, "max_epochs": NUM_EPOCHS}
-    lightning.Trainer(**{**quiet, **settings, **options}).fit(module, loader, ckpt_path=ckpt_path)
+    Trainer(**{**quiet, **settings, **options}).fit(module, loader, ckpt_path=ckpt_path)
     return module.network
 
 
@@ -79,6 +80,17 @@ def test_with_steps_per_epoch_nobody_has_to_set_an_epoch(loader: Any) -> None:
 def test_a_callback_sets_the_epoch_where_epochs_are_cut_short() -> None:
     network = fit(Module(), load(), limit_train_batches=5, callbacks=[SetEpoch()], enable_checkpointing=False)
     assert_same_bits(network, plain_loop(steps=5))
+
+
+def test_cut_short_and_resumed_anywhere_it_ends_with_the_same_bits(tmp_path: Path) -> None:
+    """Lightning leaves the start of an epoch out where a checkpoint was taken at the end of the one before."""
+    saving = ModelCheckpoint(tmp_path, every_n_train_steps=1, filename="{step}", save_top_k=-1)
+    unbroken = fit(Module(), load(), limit_train_batches=5, callbacks=[SetEpoch(), saving])
+    checkpoints = sorted(tmp_path.glob("*.ckpt"))
+    assert len(checkpoints) == NUM_EPOCHS * 5
+    cut_short = {"limit_train_batches": 5, "callbacks": [SetEpoch()], "enable_checkpointing": False}
+    for checkpoint in checkpoints:
+        assert_same_bits(fit(Module(), load(), checkpoint, **cut_short), unbroken)
 
 
 def test_accumulated_gradients_are_those_of_the_whole_mini_batches() -> None:

@@ -3,20 +3,23 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader
 
 from bcsc.distributed.rank_sampler import RankSampler
 from bcsc.errors import InvalidArgumentError
 from bcsc.optim.sampler import BlockCyclicSampler
+from bcsc.seeding import stream_key
 
 
 class BlockCyclicLoader:
     """The batches of a data set, with a ``state_dict`` that says how many of them the training has received.
 
     It counts at the training's end, so that what workers have fetched ahead is fetched again after a resumption. All of
-    an epoch having been given, the next one begins by itself unless ``set_epoch`` says which. Everything else is as in
-    the ``DataLoader`` inside, whose attributes it has. It is none itself: trainers that rebuild a ``DataLoader``, or
-    deal out its batches to several processes, leave it alone.
+    an epoch having been given, the next one begins by itself unless ``set_epoch`` says which. The seeds of workers
+    follow from the sampler's seed, the epoch and the rank: the global generator, which dropout draws from, is left
+    alone. Everything else is as in the ``DataLoader`` inside, whose attributes it has. It is none itself: trainers that
+    rebuild a ``DataLoader``, or deal out its batches to several processes, leave it alone.
 
     Args:
         dataset: any data set of torch with a length.
@@ -35,19 +38,33 @@ class BlockCyclicLoader:
     """
 
     def __init__(self, dataset: Any, batches: BlockCyclicSampler | RankSampler, **options: Any) -> None:
-        self._whole = batches.whole if isinstance(batches, RankSampler) else batches
+        if not isinstance(batches, BlockCyclicSampler | RankSampler):
+            raise InvalidArgumentError(
+                f"batches must be a BlockCyclicSampler or a RankSampler, got a {type(batches).__name__}. "
+                "Other samplers belong into a DataLoader."
+            )
+        if not hasattr(dataset, "__len__"):
+            raise InvalidArgumentError(
+                f"The data set must have a length, got a {type(dataset).__name__} without: a sampler draws any sample "
+                "by its number."
+            )
+        self._whole, self._rank = (batches.whole, batches.rank) if isinstance(batches, RankSampler) else (batches, 0)
         if self._whole.num_samples > len(dataset):
             raise InvalidArgumentError(
                 f"The sampler draws from {self._whole.num_samples} samples, the data set has {len(dataset)}. "
                 "Build the sampler with num_samples=len(dataset)."
             )
-        self.loader: DataLoader[Any] = DataLoader(dataset, batch_sampler=batches, **options)
+        self._generator = torch.Generator()  # unless another is among the options
+        self.loader: DataLoader[Any] = DataLoader(
+            dataset, batch_sampler=batches, **{"generator": self._generator, **options}
+        )
 
     def __len__(self) -> int:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
         self._whole.turn_over()
+        self._generator.manual_seed(stream_key(self._whole.seed, "workers", self._whole.epoch, self._rank))
         for num_batches, batch in enumerate(self.loader, start=self._whole.start + 1):
             self._whole.note_received(num_batches)
             yield batch

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import torch
 
+from bcsc.choices import Order
 from bcsc.errors import DriftWarning
 from bcsc.optim.position import Position
 from bcsc.optim.sampler import LAST_TO_GIVE, BlockCyclicSampler
@@ -26,6 +27,7 @@ class Follower(Protocol):
     """What an optimizer shows of itself."""
 
     num_blocks: int
+    order: Order
     steps_per_epoch: int | None
 
 
@@ -42,7 +44,9 @@ class DriftWatch:
             return
         given, _ = LAST_TO_GIVE.get(), LAST_TO_GIVE.set(None)
         sampler = None if given is None else given()
-        if sampler is not None and sampler.num_blocks == optimizer.num_blocks:
+        if sampler is not None and sampler.num_blocks != optimizer.num_blocks:
+            self._warn(other_blocks(optimizer, sampler))
+        elif sampler is not None:
             if position.is_begun_here:  # a sampler that has given all already was listed, or is far ahead
                 self._sampler = None if sampler.given_in(position.epoch) == len(sampler) else given
             self._warn(drift_at_step(optimizer.steps_per_epoch, position, sampler))
@@ -60,6 +64,17 @@ class DriftWatch:
 
     def __getstate__(self) -> dict[str, object]:
         return {"_sampler": None, "_has_warned": self._has_warned}
+
+
+def other_blocks(optimizer: Follower, sampler: BlockCyclicSampler) -> str | None:
+    """What is wrong, if anything is, where the two have different numbers of blocks: only shuffles belong to blocks."""
+    if sampler.samples != "shuffle-per-block" or optimizer.order != "cyclic":
+        return None
+    return (
+        f"The optimizer has {optimizer.num_blocks} blocks, the sampler shuffles for {sampler.num_blocks}, so that a "
+        "block does not see every sample once an epoch. Give both the same num_blocks, or the sampler "
+        "samples='one-shuffle'."
+    )
 
 
 def drift_at_step(steps_per_epoch: int | None, position: Position, sampler: BlockCyclicSampler) -> str | None:
@@ -81,7 +96,8 @@ def drift_at_step(steps_per_epoch: int | None, position: Position, sampler: Bloc
     if position.is_begun_here and not sampler.begun_at <= first < sampler.given_in(position.epoch):
         return (
             f"{here}, the sampler has begun it at batch {sampler.begun_at}. Load the state of both, or of neither; "
-            "with a BlockCyclicLoader it is the loader's."
+            "with a BlockCyclicLoader it is the loader's. If both were loaded, a GradScaler had skipped steps before: "
+            "call set_epoch on the optimizer before each epoch, and it goes on with the sampler."
         )
     if first >= sampler.given_in(position.epoch):
         return (

@@ -21,7 +21,7 @@ from bcsc.errors import LARGEST, StateMismatchError, in_short
 from bcsc.optim.bases.trial import ready_to_step, step_unnoticed, twin_of, without_trace
 
 OWN_STATE = "block_cyclic"  # the entry of a state that is not the base's
-NO_CHOICES = ("fused", "foreach", "train_mode")  # ways to make the same step, and a mode: they may change
+NO_CHOICES = ("fused", "foreach", "capturable", "train_mode")  # ways to make the same step, and a mode: they may change
 NAMES = ("params", "param_names")  # the first are checked apart, the others are for people
 
 Groups = Sequence[Mapping[str, Any]]

@@ -2,13 +2,14 @@
 
 import copy
 import doctest
-from itertools import islice
+from collections.abc import Iterator
+from itertools import count, islice
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, IterableDataset, RandomSampler, TensorDataset
 
 from bcsc import BlockCyclicLoader, BlockCyclicSampler, RankSampler
 from bcsc.errors import InvalidArgumentError, StateMismatchError
@@ -44,6 +45,68 @@ def test_a_state_taken_anywhere_gives_the_remaining_batches(epoch: int, step: in
         resumed.set_epoch(epoch)
     finished_and_untold = step == NUM_BATCHES and told == "never"
     assert take(resumed) == (epochs(4)[epoch + 1] if finished_and_untold else epochs(3)[epoch][step:])
+
+
+class WorkerSeeds(Dataset[int]):
+    """Every sample is the seed of the worker that fetched it."""
+
+    def __len__(self) -> int:
+        return NUM_SAMPLES
+
+    def __getitem__(self, _index: int) -> int:
+        return torch.initial_seed()
+
+
+def seeds_of_workers(rank: int = 0, epoch: int = 0) -> set[int]:
+    batches = RankSampler(BlockCyclicSampler(NUM_SAMPLES, 4, 3, seed=5), rank, 2)
+    loader = BlockCyclicLoader(WorkerSeeds(), batches, num_workers=1)
+    loader.set_epoch(epoch)
+    return {seed for batch in loader for seed in batch.tolist()}
+
+
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_generator_that_dropout_draws_from_is_left_alone(num_workers: int) -> None:
+    before = torch.get_rng_state()
+    loader = build(num_workers)
+    assert len(take(loader, 5)) == 5
+    assert len(take(loader)) == NUM_BATCHES
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.slow
+def test_seeds_of_workers_follow_from_the_epoch_and_the_rank() -> None:
+    torch.manual_seed(1)
+    first, other_epoch, other_rank = seeds_of_workers(), seeds_of_workers(epoch=1), seeds_of_workers(rank=1)
+    torch.manual_seed(2)
+    assert seeds_of_workers() == first
+    assert len(first) == 1
+    assert len(first | other_epoch | other_rank) == 3
+
+
+def test_a_generator_of_ones_own_gives_the_seeds_of_workers() -> None:
+    own = torch.Generator()
+    before = own.get_state()
+    loader = BlockCyclicLoader(TensorDataset(torch.arange(12)), BlockCyclicSampler(12, 4, 2), generator=own)
+    assert loader.generator is own
+    assert len(list(loader)) == len(loader)
+    assert not torch.equal(own.get_state(), before)
+    assert own.initial_seed() == torch.Generator().initial_seed()
+
+
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return count()
+
+
+@pytest.mark.parametrize("batches", [4, RandomSampler(range(12)), None])
+def test_batches_that_are_no_sampler_of_blocks_are_refused(batches: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="batches must be a BlockCyclicSampler or a RankSampler, got a"):
+        BlockCyclicLoader(TensorDataset(torch.arange(12)), batches)
+
+
+def test_a_data_set_without_a_length_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="must have a length, got a Endless without"):
+        BlockCyclicLoader(Endless(), BlockCyclicSampler(12, 4, 2))
 
 
 @pytest.mark.slow

@@ -171,13 +171,33 @@ def test_a_resumption_of_one_of_the_two_is_warned_of(loaded: str, steps: int) ->
     step, start = (steps, 0) if loaded == "optimizer" else (0, steps)
     assert message == (
         f"The optimizer is at step {step} of epoch 0, the sampler has begun it at batch {start}. Load the state of "
-        "both, or of neither; with a BlockCyclicLoader it is the loader's. (docs/integrations.md)"
+        "both, or of neither; with a BlockCyclicLoader it is the loader's. If both were loaded, a GradScaler had "
+        "skipped steps before: call set_epoch on the optimizer before each epoch, and it goes on with the sampler. "
+        "(docs/integrations.md)"
     )
 
 
-def test_a_sampler_of_another_number_of_blocks_or_of_earlier_says_nothing() -> None:
+@pytest.mark.parametrize("num_blocks", [1, 2, 6])
+def test_a_sampler_that_shuffles_for_other_blocks_is_warned_of(num_blocks: int) -> None:
+    optimizer, batches = build_optimizer(num_blocks=num_blocks), build_sampler()
+    (message,) = train(optimizer, batches, optimizer, batches)
+    assert message.startswith(
+        f"The optimizer has {num_blocks} blocks, the sampler shuffles for 3, so that a block does"
+    )
+
+
+def test_blocks_that_have_no_shuffle_of_their_own_may_be_of_any_number() -> None:
+    for samples in ("one-shuffle", "random"):
+        optimizer, batches = build_optimizer(num_blocks=2), BlockCyclicSampler(10, 4, 3, samples=samples)
+        assert train(optimizer, batches, optimizer, batches) == []
+    parameter = torch.nn.Parameter(torch.zeros(6))
+    parameter.grad = torch.ones(6)
+    at_random = BlockCyclic(torch.optim.SGD([parameter], lr=0.1), 2, order="random")
+    assert train(at_random, batches := build_sampler(), at_random, batches) == []
+
+
+def test_a_sampler_of_earlier_says_nothing() -> None:
     optimizer, batches = build_optimizer(), build_sampler()
-    assert train(build_optimizer(num_blocks=2), batches) == []
     assert len(list(batches)) == NUM_STEPS
     optimizer.step()
     batches.set_epoch(5)
