@@ -34,7 +34,7 @@ def main(words: Sequence[str]) -> int:
         return 3
     asked: list[int] = []
     if spec.data == "slow":
-        signal.signal(signal.SIGINT, lambda number, _frame: asked.append(number))
+        signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
     done = RunFolder(folder).epochs_done()
     while done < spec.epochs:
         done += 1

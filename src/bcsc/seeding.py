@@ -1,6 +1,7 @@
 """Named random streams: a generator is fixed by its name alone, so any epoch can be replayed by itself.
 
-A new consumer takes a new purpose and disturbs no other; processes agree without talking; resuming is free.
+A new consumer takes a new purpose and disturbs no other; processes agree without talking; resuming is free. torch's
+generator on the CPU looks at the lower 32 bits of a key, so that two of some 65,000 streams may well be the same.
 """
 
 import hashlib

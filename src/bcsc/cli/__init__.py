@@ -1,6 +1,7 @@
 """The parser and the exit codes.
 
-0 done, 1 a part of it failed, 2 a mistake (one line), 3 diverged, 4 a process lost, 130 interrupted.
+0 done, 1 a part of it failed, 2 a mistake (one line), 3 diverged, 4 a process lost, 130 interrupted, 141 whoever read
+its output has left.
 """
 
 import argparse

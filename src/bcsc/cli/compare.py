@@ -60,7 +60,7 @@ def _words(text: str) -> list[str]:
 def _numbers(text: str) -> list[int]:
     try:
         return [int(word) for word in _words(text)]
-    except ValueError as error:
+    except (ValueError, argparse.ArgumentTypeError) as error:
         raise argparse.ArgumentTypeError(f"expected whole numbers such as 0,1,2, got {text!r}") from error
 
 

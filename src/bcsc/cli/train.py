@@ -24,13 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
     for f in fields(RunSpec):
         option = f"--{f.name.replace('_', '-')}"
-        default = "" if f.default in (None, False) or f.name == "optimizer_options" else f" (default {f.default})"
+        default = (
+            ""
+            if f.default is None or f.default is False or f.name == "optimizer_options"
+            else f" (default {f.default})"
+        )
         text = (f.metadata["help"] + default).replace("%", "%%")
         if f.type is bool:
             parser.add_argument(option, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         elif f.name == "optimizer_options":
             parser.add_argument(
-                option, nargs="+", type=key_and_value, default=argparse.SUPPRESS, metavar="K=V", help=text
+                option,
+                nargs="+",
+                type=key_and_value,
+                action="extend",
+                default=argparse.SUPPRESS,
+                metavar="K=V",
+                help=text,
             )
         else:
             kind = number_or_text(f.type)
@@ -50,6 +60,8 @@ def key_and_value(text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    if value in ("True", "False", "None"):  # texts, which an optimizer would take for true
+        raise argparse.ArgumentTypeError(f"expected true, false or null for {key}, got {value}")
     try:
         return key, json.loads(value)
     except ValueError:
@@ -101,11 +113,14 @@ def settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The file's settings, overridden by the options that were given."""
     given = {f.name: getattr(arguments, f.name) for f in fields(RunSpec) if hasattr(arguments, f.name)}
     if "optimizer_options" in given:
+        keys = [key for key, _ in given["optimizer_options"]]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise InvalidArgumentError(f"--optimizer-options has {twice[0]} more than once. Give it once.")
         given["optimizer_options"] = dict(given["optimizer_options"])
     if arguments.config is None:
         return given
     try:
-        text = arguments.config.read_text()
+        text = arguments.config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgumentError(f"--config {arguments.config} cannot be read: {error}") from error
     return {**settings_from_toml(text, str(arguments.config)), **given}

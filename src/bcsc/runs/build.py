@@ -23,7 +23,7 @@ from bcsc.distributed.block_gradients import sum_before_steps
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
-from bcsc.errors import BcscError, InvalidArgumentError, UnsupportedOptimizerError, check_choice
+from bcsc.errors import BcscError, InvalidArgumentError, UnsupportedOptimizerError, check_choice, in_one_line
 from bcsc.optim.bases.refusals import refuse_base
 from bcsc.optim.bases.trial import ready_to_step
 from bcsc.optim.block_cyclic import BlockCyclic
@@ -183,8 +183,11 @@ def find_optimizer(name: str) -> type[Optimizer]:
         return OPTIMIZERS[check_choice("optimizer (or package.module:Name)", name.lower(), OPTIMIZERS)]
     try:
         kind: object = getattr(importlib.import_module(module_name), kind_name)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last of a relative place
-        raise InvalidArgumentError(f"There is no optimizer {name} here: {error}. Install its package first.") from error
+    except Exception as error:  # the module is not there, or whatever it raises while it is read
+        reason = in_one_line(error)
+        raise InvalidArgumentError(
+            f"There is no optimizer {name} here: {reason}. Install its package first."
+        ) from error
     if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
         raise InvalidArgumentError(f"{name} is a {type(kind).__name__}, not a subclass of torch.optim.Optimizer.")
     return kind
@@ -291,7 +294,7 @@ def check_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         reason = str(error).splitlines()[0].split(". ")[0].removesuffix(".")
         raise InvalidArgumentError(f"device {name!r} cannot be used here: {reason}. Take --device cpu.") from error
     return device

@@ -1,5 +1,6 @@
 """The run folder: the only place that reads and writes one. What is in it, who may write to it, and whose it is."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -168,11 +169,18 @@ class RunFolder:
         except OSError as error:
             raise WriteError(f"Cannot write in {self.path}: {error.strerror}. Choose another --out.") from error
         with file:
-            if not any(attempts(lambda: try_lock(file))):
+            if not any(attempts(lambda: try_lock(file))) or not self._has_lock(file):
                 raise FolderBusyError(
                     f"Another process is training in {self.path}. Wait for it, or take another folder."
                 )
             yield file
+
+    def _has_lock(self, file: IO[str]) -> bool:
+        """Whether the folder's lock is still this file: another process may have set the folder aside meanwhile."""
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self.path / LOCK))
+        except FileNotFoundError:
+            return False
 
     def is_busy(self) -> bool:
         """Whether a process is training in it now."""

@@ -126,9 +126,9 @@ class Recorder:
 
     def _write_beginning(self, resumed: bool) -> None:
         self.folder.write_spec(self.spec)
+        self._write_outliers()
         origin = describe_origin(self.spec.device, self.ranks.size)
         if not resumed:
-            self._write_outliers()
             self.folder.write_origin(origin)
             return
         before = self.folder.origin() or origin

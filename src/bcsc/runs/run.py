@@ -136,7 +136,15 @@ def carry_out(
     """Train in the folder, and give what came out."""
     events = EventLog(folder.path) if options.tensorboard else None  # on every rank, so that all refuse alike
     recorder = Recorder(folder, spec, trainer, watcher=watcher, events=events, corruption=corruption)
-    summary = recorder.run(restart=options.restart)
+    try:
+        summary = recorder.run(restart=options.restart)
+    except Exception as error:
+        if spec.compile and type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+            raise InvalidArgumentError(
+                f"The network cannot be compiled here: {reason}. Leave --compile out."
+            ) from error
+        raise
     return Result(trainer.rows, asdict(summary), trainer.model)
 
 
@@ -165,7 +173,7 @@ def torch_settings(spec: RunSpec) -> Iterator[None]:
     """Threads, determinism and the global generators, put back afterwards."""
     device = check_device(spec.device)
     accelerators = [] if device.type == "cpu" else [device]
-    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    threads, deterministic = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     try:
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
@@ -174,4 +182,4 @@ def torch_settings(spec: RunSpec) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic)
+        torch.set_deterministic_debug_mode(deterministic)

@@ -4,6 +4,7 @@ import hashlib
 import io
 import math
 import pickle
+import pickletools
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -72,8 +73,17 @@ def refuse_damaged_archive(path: Path) -> None:
         if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
             raise CheckpointError(f"{path} cannot be read: it is compressed.")
         damaged = archive.testzip()
+        pickles = [archive.read(name) for name in archive.namelist() if name.endswith("data.pkl")]
+    if any(asks_for_bytes(content) for content in pickles):
+        raise CheckpointError(f"{path} cannot be read: it asks for memory that no checkpoint needs.")
     if damaged is not None:
         raise CheckpointError(f"{path} is damaged (in {damaged}).")
+
+
+def asks_for_bytes(content: bytes) -> bool:
+    """Whether a pickle makes a bytearray, the one thing that torch lets it make of any size."""
+    words = (argument for opcode, argument, _ in pickletools.genops(content) if opcode.name == "GLOBAL")
+    return any(str(argument).endswith(" bytearray") for argument in words)
 
 
 def refuse_oversized(state: object, size: int) -> None:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.division import Division
-from bcsc.errors import Diverged, Interrupted
+from bcsc.errors import Diverged, Interrupted, InvalidArgumentError
 from bcsc.seeding import stream_key
 from bcsc.training.checkpoint import checked_progress
 from bcsc.training.history import EpochRow, per_second
 from bcsc.training.rank_state import average_buffers, rank_states, restore_rank_state
-from bcsc.training.watcher import Watcher
+from bcsc.training.watcher import StepTimer, Watcher
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -159,9 +159,10 @@ class Trainer:
         self.model.train()
         switch(self.optimizer, "train")
         self.optimizer.zero_grad()
-        steps, at_once = self.data.batches_per_epoch // self.data.batches_per_step, self.data.division.steps_at_once
-        samples_per_step = self.data.samples_per_epoch * at_once / steps
-        watcher.begin_epoch(self.epoch, self.optimizer.inner_step // at_once, steps // at_once, samples_per_step)
+        batches, at_once = self.data.batches_per_epoch, self.data.division.steps_at_once
+        done = self.optimizer.inner_step * self.data.batches_per_step
+        samples_per_batch = self.data.samples_per_epoch * at_once / batches
+        watcher.begin_epoch(self.epoch, done // at_once, batches // at_once, samples_per_batch)
 
     def _dropout_key(self) -> int:
         """Of the global generator at this place; no two ranks drop the same units."""
@@ -172,7 +173,10 @@ class Trainer:
     def _learn_from(self, batch: Batch) -> None:
         inputs, labels, num_counted, num_samples = batch
         with self.plan.precision():
-            loss = self.plan.loss_fn(self.model(inputs), labels)
+            scores = self.model(inputs)
+            loss = self.plan.loss_fn(scores, labels)
+        if not self._losses and not self._own_losses:
+            as_classes(labels, scores)  # what could not be tested is not trained first
         if num_counted != num_samples:  # the other ranks have the rest of the mean
             loss = loss * (num_counted / num_samples)
         self._own_losses.append(loss.detach())
@@ -257,43 +261,38 @@ class Trainer:
         return (self.plan.epochs - self.epoch - done) * num_batches * seconds_per_batch * (1 + test_share)
 
 
-class StepTimer:
-    """Times a few steps after some to warm up."""
-
-    WARM_UP, TIMED = 3, 10
-
-    def __init__(self) -> None:
-        self._num_steps = 0
-        self._began = 0.0
-        self.seconds_per_step = 0.0
-
-    def has_timed_enough(self) -> bool:
-        """Count one step; true once, after the last of the timed ones."""
-        self._num_steps += 1
-        if self._num_steps == self.WARM_UP:
-            self._began = time.perf_counter()
-        if self._num_steps != self.WARM_UP + self.TIMED:
-            return False
-        self.seconds_per_step = (time.perf_counter() - self._began) / self.TIMED
-        return True
-
-
 def switch(optimizer: SteppedOptimizer, mode: Literal["train", "eval"]) -> None:
     """Let a schedule-free optimizer put the weights in place that are to be trained, or to be evaluated and kept."""
     getattr(optimizer, mode, lambda: None)()
 
 
+def as_classes(labels: Tensor, scores: Tensor) -> Tensor:
+    """The class of every place that has scores, which are the second dimension; of probabilities the likeliest."""
+    places = (*scores.shape[:1], *scores.shape[2:])
+    if scores.dim() > 1 and scores.shape[1] > 1:
+        if labels.shape == places and not labels.is_floating_point():
+            return labels
+        if labels.shape == scores.shape and labels.is_floating_point():
+            return labels.argmax(1)
+    raise InvalidArgumentError(
+        f"For scores of shape {tuple(scores.shape)} the labels must be whole numbers of shape {places}, or "
+        f"probabilities of the scores' shape, got {labels.dtype} of shape {tuple(labels.shape)}: a run measures how "
+        "often the largest score is right. For other tasks take BlockCyclic and its sampler in a loop of your own."
+    )
+
+
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: Iterator[tuple[Tensor, Tensor]], plan: Plan) -> tuple[float, float]:
-    """Mean loss and accuracy in percent, over the batches of all ranks."""
+    """Mean loss and accuracy in percent, over the batches of all ranks; of several labels a sample has the mean."""
     model.eval()
     loss = torch.zeros((), dtype=torch.float64)
-    correct = num_samples = 0
+    correct, num_samples = 0.0, 0
     for images, labels in batches:
         with plan.precision():
             scores = model(images)
             loss += plan.loss_fn(scores, labels).double().cpu() * len(labels)
-        correct += int((scores.argmax(1) == labels).sum())
+        is_right = scores.argmax(1) == as_classes(labels, scores)
+        correct += int(is_right.sum()) * len(labels) / is_right.numel()
         num_samples += len(labels)
     totals = torch.tensor([loss.item(), correct, num_samples], dtype=torch.float64)
     total_loss, all_correct, all_samples = plan.ranks.sum_(totals).tolist()

@@ -1,5 +1,6 @@
-"""Watcher: who is told how a run goes. Subclass it to follow a run of your own."""
+"""Watcher: who is told how a run goes, and the time that steps take. Subclass it to follow a run of your own."""
 
+import time
 from typing import Self
 
 from torch import Tensor
@@ -20,7 +21,7 @@ class Watcher:
         """Put away what ``__enter__`` opened."""
 
     def begin_epoch(self, epoch: int, step: int, steps: int, samples_per_step: float) -> None:
-        """Hear that ``epoch`` (from 0) goes on from ``step`` of its ``steps``."""
+        """Hear that ``epoch`` (from 0) goes on from mini-batch ``step`` of its ``steps``."""
 
     def after_step(self, loss: Tensor) -> None:
         """Hear the loss of one mini-batch; reading its value waits for the device."""
@@ -33,3 +34,24 @@ class Watcher:
 
     def say(self, text: str) -> None:
         """Hear a message for people."""
+
+
+class StepTimer:
+    """Times a few steps after some to warm up."""
+
+    WARM_UP, TIMED = 3, 10
+
+    def __init__(self) -> None:
+        self._num_steps = 0
+        self._began = 0.0
+        self.seconds_per_step = 0.0
+
+    def has_timed_enough(self) -> bool:
+        """Count one step; true once, after the last of the timed ones."""
+        self._num_steps += 1
+        if self._num_steps == self.WARM_UP:
+            self._began = time.perf_counter()
+        if self._num_steps != self.WARM_UP + self.TIMED:
+            return False
+        self.seconds_per_step = (time.perf_counter() - self._began) / self.TIMED
+        return True

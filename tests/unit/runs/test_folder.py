@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -250,6 +251,26 @@ def test_a_folder_is_set_aside_under_the_next_number(tmp_path: Path) -> None:
         assert folder.set_aside() == tmp_path / f"run.aside-{number}"
         assert not folder.path.exists()
         assert RunFolder(tmp_path / f"run.aside-{number}").read().spec.seed == number
+
+
+def test_a_folder_that_is_set_aside_while_one_waits_for_it_is_anothers(tmp_path: Path, monkeypatch) -> None:
+    """Whoever locks the file of the folder that was, and not of the one that is, has nothing."""
+    real = files_of_a_run.try_lock
+
+    def overtaken(file: IO[str]) -> bool:
+        monkeypatch.setattr(files_of_a_run, "try_lock", real)
+        RunFolder(tmp_path / "run").set_aside()
+        if is_made_anew:
+            write_run(tmp_path / "run", SPEC).joinpath("lock").touch()
+        return real(file)
+
+    for is_made_anew in (True, False):
+        for take in (RunFolder.set_aside, lambda folder: folder.locked().__enter__()):
+            write_run(tmp_path / "run", SPEC).joinpath("lock").touch()
+            monkeypatch.setattr(files_of_a_run, "try_lock", overtaken)
+            with pytest.raises(FolderBusyError, match="Another process is training"):
+                take(RunFolder(tmp_path / "run"))
+            assert (tmp_path / "run").exists() == is_made_anew
 
 
 def test_the_files_of_a_run_are_carried_to_a_folder_that_need_not_be_there(tmp_path: Path) -> None:

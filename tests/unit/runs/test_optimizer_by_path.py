@@ -1,6 +1,7 @@
 """Any installed optimizer, by its import path; its options are those of its signature."""
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
@@ -31,6 +32,14 @@ def test_it_gets_what_it_takes_of_the_recipe_and_its_own_default_rate() -> None:
 
 def test_a_path_into_torch_is_the_optimizer_of_that_name() -> None:
     assert type(base(optimizer="torch.optim:AdamW")) is torch.optim.AdamW
+
+
+@pytest.mark.parametrize("text", ["class X(", "raise RuntimeError('no luck')"])
+def test_a_module_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (tmp_path / "broken_module.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="There is no optimizer broken_module:X here: "):
+        base(optimizer="broken_module:X")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from bcsc.runs.folder import FolderBusyError, RunFolder
 from bcsc.runs.run import RunOptions
 from bcsc.runs.spec import spec_to_toml
 from bcsc.training.checkpoint import read_checkpoint
+from bcsc.training.trainer import Trainer
 from bcsc.training.watcher import Watcher
 from tests.unit.runs import tiny_run
 
@@ -387,6 +388,47 @@ def test_other_ways_to_train(tmp_path: Path, change: dict) -> None:
     assert math.isfinite(result.history[0].train_loss)
     assert watcher.was_on == {"deterministic" in change}
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_way_to_be_deterministic_is_put_back_as_it_was(tmp_path: Path) -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        bcsc.run(replace(SPEC, epochs=1), tmp_path)
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_a_network_that_cannot_be_compiled_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FailingError(Exception):
+        __module__ = "torch._inductor.exc"
+
+    def failing(*_: object) -> object:
+        raise FailingError("no compiler\nand a long story")
+
+    monkeypatch.setattr(nn.Module, "compile", lambda _: None)
+
+    monkeypatch.setattr(Trainer, "run", failing)
+    with pytest.raises(InvalidArgumentError, match=r"cannot be compiled here: no compiler\. Leave --compile out\.$"):
+        bcsc.run(replace(SPEC, epochs=1, compile=True), tmp_path / "compiled")
+    with pytest.raises(FailingError):
+        bcsc.run(replace(SPEC, epochs=1), tmp_path / "plain")
+
+
+def test_a_damaged_list_of_outliers_is_made_anew(tmp_path: Path) -> None:
+    spec = replace(SPEC, epochs=2, outliers="symmetric:0.1")
+    with pytest.raises(RuntimeError, match="killed"):
+        bcsc.run(spec, tmp_path, RunOptions(watcher=KilledAfterAnEpoch()))
+    whole = (tmp_path / "outliers.json").read_text()
+    (tmp_path / "outliers.json").write_text("{")
+    bcsc.run(spec, tmp_path)
+    assert (tmp_path / "outliers.json").read_text() == whole
+
+
+class KilledAfterAnEpoch(Watcher):
+    def end_epoch(self, row: object) -> None:
+        raise RuntimeError("killed")
 
 
 class Deterministic(Watcher):

@@ -105,6 +105,18 @@ def test_what_would_unpack_to_more_than_itself_is_refused(tmp_path: Path) -> Non
         read_checkpoint(tmp_path / "c.pt")
 
 
+@pytest.mark.parametrize("module", ["builtins", "__builtin__"])
+def test_a_checkpoint_that_asks_for_bytes_is_refused_before_it_has_them(tmp_path: Path, module: str) -> None:
+    small = io.BytesIO()
+    torch.save({}, small)
+    asking = f"c{module}\nbytearray\n".encode() + b"(J" + (2**30).to_bytes(4, "little") + b"tR."
+    with zipfile.ZipFile(small) as source, zipfile.ZipFile(tmp_path / "c.pt", "w") as target:
+        for name in source.namelist():
+            target.writestr(name, b"\x80\x02" + asking if name.endswith("data.pkl") else source.read(name))
+    with pytest.raises(CheckpointError, match="it asks for memory that no checkpoint needs"):
+        read_checkpoint(tmp_path / "c.pt")
+
+
 @pytest.mark.parametrize("content", [[], None, 1, "state"])
 def test_what_is_no_table_is_refused(tmp_path: Path, content: Any) -> None:
     torch.save(content, tmp_path / "checkpoint.pt")

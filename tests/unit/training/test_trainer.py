@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from bcsc.errors import Diverged, Interrupted
+from bcsc.errors import Diverged, Interrupted, InvalidArgumentError
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.methods import METHODS, build_method
 from bcsc.optim.sampler import BlockCyclicSampler
 from bcsc.runs.batches import LoaderData
 from bcsc.seeding import stream
 from bcsc.training import trainer as trainer_module
-from bcsc.training.trainer import STEPS_BETWEEN_LOOKS, Plan, StepTimer, Trainer, evaluate
-from bcsc.training.watcher import Watcher
+from bcsc.training.trainer import STEPS_BETWEEN_LOOKS, Plan, Trainer, as_classes, evaluate
+from bcsc.training.watcher import StepTimer, Watcher
 
 NUM_SAMPLES, NUM_CLASSES = 10, 3
 CPU = torch.device("cpu")
@@ -230,6 +230,40 @@ def test_the_test_loss_is_the_mean_over_the_samples_whatever_the_batches() -> No
     assert 0 < accuracy < 100
 
 
+def test_where_a_sample_has_a_label_at_every_place_the_accuracy_is_that_of_places() -> None:
+    scores = torch.tensor([[[2.0, 0.0, 2.0], [1.0, 1.0, 1.0]], [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]])  # 2 classes
+    labels = torch.tensor([[0, 1, 1], [1, 1, 1]])
+    for sizes in ([2], [1, 1]):
+        batches = zip(scores.split(sizes), labels.split(sizes), strict=True)
+        assert evaluate(nn.Identity(), iter(batches), built().plan)[1] == pytest.approx(100 * 5 / 6)
+
+
+def test_probabilities_for_labels_are_their_likeliest_class() -> None:
+    scores, labels = torch.tensor([[1.0, 2.0, 0.0], [3.0, 2.0, 0.0]]), torch.tensor([[0.0, 0.6, 0.4], [0.1, 0.0, 0.9]])
+    assert evaluate(nn.Identity(), iter([(scores, labels)]), built().plan)[1] == 50
+
+
+@pytest.mark.parametrize(
+    "labels", [torch.zeros(8), torch.zeros(8, 1), torch.zeros(8, 2), torch.zeros(8, 1, dtype=torch.int64)]
+)
+def test_labels_of_which_no_accuracy_can_be_told_are_refused_before_the_first_step(labels: Tensor) -> None:
+    model = nn.Linear(3, 1 if labels.shape == (8, 1) and labels.is_floating_point() else 4)
+    scores = model(torch.zeros(8, 3))
+    with pytest.raises(InvalidArgumentError, match="the labels must be whole numbers of shape"):
+        as_classes(labels, scores)
+    run = built("sgd", 8, model)
+    run.data, run.plan = (
+        LoaderData(
+            TensorDataset(torch.zeros(8, 3), labels), samples(7, "test"), BlockCyclicSampler(8, 8, 1), 1, device=CPU
+        ),
+        replace(run.plan, loss_fn=lambda scores, _labels: scores.sum()),
+    )
+    before = weights(model).clone()
+    with pytest.raises(InvalidArgumentError, match="take BlockCyclic and its sampler in a loop of your own"):
+        trained(run)
+    assert torch.equal(weights(model), before)
+
+
 def test_testing_leaves_no_graph_and_no_gradient() -> None:
     model, (inputs, labels) = network(), samples(7, "test")[:]
     needed = []
@@ -253,10 +287,10 @@ def test_autocast_is_on_in_training_and_testing_where_it_is_asked_for(autocast: 
 
 def trainer_of_a_long_epoch(num_steps: int, bad_from: float, **plan: object) -> tuple[Trainer, list[float]]:
     """SGD on one sample at a time, with a loss that is not finite from a step on, and the losses as they come."""
-    model = nn.Linear(1, 1, dtype=torch.float64)
+    model = nn.Linear(1, 2, dtype=torch.float64)
     base = torch.optim.SGD(model.parameters(), lr=1.0)
     optimizer, sampler = build_method("sgd", base, num_samples=num_steps, batch_size=1, num_blocks=1)
-    data = TensorDataset(torch.ones(num_steps, 1, dtype=torch.float64), torch.zeros(num_steps))
+    data = TensorDataset(torch.ones(num_steps, 1, dtype=torch.float64), torch.zeros(num_steps, dtype=torch.int64))
     losses: list[float] = []
 
     def loss_fn(scores: Tensor, _labels: Tensor) -> Tensor:
@@ -335,11 +369,9 @@ def test_a_state_taken_between_any_two_steps_goes_on_to_the_same_end(method: str
     trained(resumed, heard)
     assert torch.equal(weights(resumed.model), weights(whole.model))
     assert [row[:7] for row in resumed.rows] == [row[:7] for row in whole.rows]
-    steps_per_epoch = resumed.data.batches_per_epoch // resumed.data.batches_per_step
-    epoch, step = divmod(num_questions, steps_per_epoch)
-    assert heard.epochs[0][:3] == (
-        (epoch, step, steps_per_epoch) if step else (epoch - 1, steps_per_epoch, steps_per_epoch)
-    )
+    batches = resumed.data.batches_per_epoch
+    epoch, batch = divmod(num_questions * resumed.data.batches_per_step, batches)
+    assert heard.epochs[0][:3] == ((epoch, batch, batches) if batch else (epoch - 1, batches, batches))
 
 
 def with_dropout() -> nn.Module:
@@ -387,7 +419,7 @@ def test_a_clock_that_stands_still_is_no_obstacle(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "batch_size", "steps"), [("bcsc", 4, 9), ("sgd", 4, 3), ("bcd", 4, 3), ("sbc", 20, 3)]
+    ("method", "batch_size", "steps"), [("bcsc", 4, 9), ("sgd", 4, 3), ("bcd", 4, 9), ("sbc", 20, 3)]
 )
 def test_a_watcher_hears_of_every_epoch_and_every_mini_batch(method: str, batch_size: int, steps: int) -> None:
     heard, trainer = Recording(), built(method, batch_size)

@@ -19,6 +19,8 @@ def read_human_labels(path: Path, column: str, clean: Tensor, num_classes: int) 
     """The labels in ``column``, after the file's own clean labels have been found equal to ``clean``."""
     columns = read_label_columns(path)
     reference = COARSE if "coarse" in column else "clean_label"
+    if not columns:
+        raise DataError(f"{path} has no columns. Give the CIFAR-N file, as in human:CIFAR-10_human.pt:worse_label.")
     check_choice(f"The column of {path}", column, columns)
     if reference not in columns:
         raise DataError(f"{path} has no column {reference!r} that could be compared with the data set.")

@@ -8,6 +8,7 @@ a few tuples within tuples for more than can be hashed in a lifetime.
 """
 
 import pickle
+import struct
 from collections.abc import Callable, Mapping
 from typing import IO, Any, ClassVar, Literal
 
@@ -151,6 +152,12 @@ def _refuse_set(_unpickler: object) -> None:
     raise DataError("It holds a set, which plain data never needs.")
 
 
+def _load_bytearray(unpickler: Any) -> None:
+    """What there is of it, instead of the memory that it claims."""
+    (size,) = struct.unpack("<Q", unpickler.read(8))
+    unpickler.append(bytearray(unpickler.read(size)))
+
+
 class _PlainUnpickler(pickle._Unpickler):
     """The unpickler that is written in Python: it lets keys be looked at before they are hashed."""
 
@@ -159,6 +166,7 @@ class _PlainUnpickler(pickle._Unpickler):
         pickle.DICT[0]: _checking_keys(pickle.DICT, slice(0, None, 2)),
         pickle.SETITEMS[0]: _checking_keys(pickle.SETITEMS, slice(0, None, 2)),
         pickle.SETITEM[0]: _checking_keys(pickle.SETITEM, slice(-2, -1)),
+        pickle.BYTEARRAY8[0]: _load_bytearray,
         pickle.EMPTY_SET[0]: _refuse_set,
         pickle.ADDITEMS[0]: _refuse_set,
         pickle.FROZENSET[0]: _refuse_set,

@@ -100,12 +100,13 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 def interrupt(processes: Iterable["subprocess.Popen[bytes]"]) -> None:
     """Ask each to save itself and wait until it has; a second Ctrl-C ends them at once.
 
-    On Windows, where a process cannot be asked, it ends at once and goes on from its last checkpoint.
+    By SIGTERM, which a shell does not have its background jobs ignore. On Windows, where a process cannot be asked, it
+    ends at once and goes on from its last checkpoint.
     """
     alive = [process for process in processes if process.poll() is None]
     try:
         for process in alive:
-            process.send_signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGINT)
+            process.terminate()
         for process in alive:
             process.wait()
     except KeyboardInterrupt:

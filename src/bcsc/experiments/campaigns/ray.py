@@ -168,5 +168,5 @@ def take_in(outbox: Any, by_name: dict[str, Job]) -> None:
 
 def add_to_log(job: Job, text: str) -> None:
     """Append to the log of a run."""
-    with job.log.open("a") as log:
+    with job.log.open("a", encoding="utf-8") as log:
         log.write(text)

@@ -1,6 +1,7 @@
 import io
 import os
 import pickle
+import tracemalloc
 from contextlib import suppress
 
 import numpy as np
@@ -193,6 +194,17 @@ def test_a_promise_of_more_than_any_file_holds_is_refused_unread():
     promise = b"\x80\x04\x8e" + (2**62).to_bytes(8, "little") + b"."
     with pytest.raises(DataError, match="It holds more than 268435456 bytes"):
         load_plain(io.BytesIO(promise), "the file")
+
+
+def test_bytes_that_are_promised_and_not_there_take_no_memory():
+    for size in (2**62, 200_000_000):
+        promise = b"\x80\x05\x96" + size.to_bytes(8, "little") + b"."
+        tracemalloc.start()
+        with pytest.raises(DataError, match=r"It holds more than 268435456 bytes|it ends too early"):
+            load_plain(io.BytesIO(promise), "the file")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        tracemalloc.stop()
+    assert read(pickle.dumps(bytearray(b"abc"), 5)) == bytearray(b"abc")
 
 
 def test_only_a_dictionary_is_a_dictionary():

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -236,12 +235,13 @@ def test_all_cores_count_where_a_process_cannot_ask_which_are_its_own(monkeypatc
     assert local.usable_cores() == 2
 
 
-@pytest.mark.parametrize(("platform", "asked"), [("linux", signal.SIGINT), ("win32", signal.SIGTERM)])
-def test_a_run_is_asked_to_stop_by_a_signal_that_its_system_can_send(
-    monkeypatch: pytest.MonkeyPatch, platform: str, asked: signal.Signals
-) -> None:
-    monkeypatch.setattr(local.sys, "platform", platform)
-    sent: list[int] = []
-    process = SimpleNamespace(poll=lambda: None, send_signal=sent.append, wait=lambda: None)
-    local.interrupt([process])  # type: ignore[list-item]
-    assert sent == [asked]
+def test_a_run_is_asked_to_stop_by_a_signal_that_jobs_in_the_background_hear() -> None:
+    """A shell has them ignore SIGINT, which whatever they start inherits."""
+    ready = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('ready', flush=True)"
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {ready}; signal.pause()"
+    process = subprocess.Popen([sys.executable, "-c", ignoring], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as output:
+        output.readline()
+        local.interrupt([process])
+    assert process.returncode == 7
