@@ -41,10 +41,11 @@ class StepTimer:
 
     WARM_UP, TIMED = 3, 10
 
+    seconds_per_step: float  # once there are enough
+    _began: float
+
     def __init__(self) -> None:
         self._num_steps = 0
-        self._began = 0.0
-        self.seconds_per_step = 0.0
 
     def has_timed_enough(self) -> bool:
         """Count one step; true once, after the last of the timed ones."""
