@@ -25,7 +25,12 @@ class RankSampler(Sampler[list[int]]):
         super().__init__()
         check_at_least("rank", rank, 0)
         check_at_least("num_ranks", num_ranks, rank + 1)
-        self.whole, self.rank, self._division = whole, rank, Division(rank, num_ranks)
+        self.whole, self._division = whole, Division(rank, num_ranks)
+
+    @property
+    def rank(self) -> int:
+        """Whose part it gives."""
+        return self._division.rank
 
     @property
     def sampler(self) -> BlockCyclicSampler:
