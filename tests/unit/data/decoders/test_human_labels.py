@@ -174,3 +174,8 @@ def test_a_zip_file_packed_otherwise_is_refused(tmp_path, offset, value, message
     path.write_bytes(raw)
     with pytest.raises(DataError, match=f"is a damaged zip file .*{message}"):
         human(path)
+
+
+def test_a_file_without_columns_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"human\.pt has no columns\. Give the CIFAR-N file"):
+        human(save(tmp_path / "human.pt", {}))
