@@ -11,7 +11,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     get = actions.add_parser("get", help="download a data set")
     get.add_argument("name", metavar="NAME")
     get.set_defaults(act=_get)
-    actions.add_parser("check", help="verify every data set that is here").set_defaults(act=_check)
+    check = actions.add_parser("check", help="verify the data sets that are here, or some of them")
+    check.add_argument("names", nargs="*", metavar="NAME")
+    check.set_defaults(act=_check)
     show = actions.add_parser("show", help="draw augmented training images with their labels")
     show.add_argument("name", metavar="NAME")
     show.add_argument(
@@ -63,10 +65,10 @@ def _get(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(_arguments: argparse.Namespace) -> int:
-    from bcsc.data.registry import SOURCES
+def _check(arguments: argparse.Namespace) -> int:
+    from bcsc.data.registry import SOURCES, find_source
 
-    outcomes = [_check_one(name) for name in SOURCES]
+    outcomes = [_check_one(name) for name in [find_source(name).name for name in arguments.names] or SOURCES]
     return 0 if all(outcomes) else 1
 
 

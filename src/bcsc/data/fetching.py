@@ -27,9 +27,9 @@ def fetch(source: Source, root: Path) -> None:
     pooch = _import_pooch(source, root)
     for download in source.downloads:
         if download.is_archive:
-            archive = _retrieve(pooch, source, download, root, root)
-            _unpack(archive, source.folder, root)
-            archive.unlink()
+            root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=root) as own:  # another process may be fetching it, too
+                _unpack(_retrieve(pooch, source, download, root, Path(own)), source.folder, root)
         elif find_file(root / source.folder, download.name.removesuffix(".gz")) is None:
             _retrieve(pooch, source, download, root, root / source.folder)
     if source.missing(root):

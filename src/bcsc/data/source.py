@@ -61,6 +61,10 @@ class Source:
     def check_held_out(self, num_samples: int, total: int | None = None) -> None:
         """Refuse to hold out so many samples that none is left to train on."""
         total = sum(self.train_counts) if total is None else total
+        if total < 2:
+            raise InvalidArgumentError(
+                f"There is nothing to hold out of {total} training sample. Take a larger subset."
+            )
         if not 1 <= num_samples < total:
             raise InvalidArgumentError(
                 f"validation must be from 1 to {total - 1} of the {total} training samples, got {num_samples}."

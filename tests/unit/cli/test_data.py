@@ -46,6 +46,10 @@ def test_check_passes_over_what_is_absent(empty, capsys):
     out = capsys.readouterr().out
     assert "digits          comes with bcsc, content checks passed" in out
     assert out.count("not here") == 5
+    assert main(["data", "check", "digits", "mnist"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["digits", "mnist"]
+    assert main(["data", "check", "digit"]) == 2
+    assert "Did you mean 'digits'" in capsys.readouterr().err
 
 
 def test_check_finds_damaged_and_incomplete_sets(empty, capsys):

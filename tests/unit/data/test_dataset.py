@@ -89,3 +89,5 @@ def test_held_out_samples_keep_their_wrong_labels() -> None:
 def test_something_must_be_left_to_train_on(number: int) -> None:
     with pytest.raises(InvalidArgumentError, match=f"from 1 to 1436 of the 1437 training samples, got {number}"):
         load("digits").held_out(number, seed=0)
+    with pytest.raises(InvalidArgumentError, match="nothing to hold out of 1 training sample. Take a larger subset"):
+        load("digits").first(1).held_out(1, seed=0)

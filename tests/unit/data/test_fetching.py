@@ -6,12 +6,14 @@ import io
 import sys
 import tarfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from bcsc.data import fetching
 from bcsc.data.dataset import data_root, load
 from bcsc.data.fetching import fetch, files_that_differ
 from bcsc.data.registry import SOURCES
@@ -87,6 +89,22 @@ def test_an_archive_is_unpacked_to_its_folder_and_nothing_else_is_left(server, t
     fetch(archived(server, archive(FILES)), root)
     assert files_under(root) == [f"cifar-100-python/{name}" for name in ("meta", "test", "train")]
     assert (root / "cifar-100-python/train").read_bytes() == b"training"
+
+
+def test_two_processes_may_fetch_an_archive_at_once(server, tmp_path, monkeypatch):
+    """Both have it before either unpacks, so that each is there while the other removes its own."""
+    source, root, both = archived(server, archive(FILES)), tmp_path / "data", threading.Barrier(2, timeout=60)
+    unpack = fetching._unpack
+
+    def unpack_together(*arguments):
+        both.wait()
+        unpack(*arguments)
+        both.wait()
+
+    monkeypatch.setattr(fetching, "_unpack", unpack_together)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: fetch(source, root), range(2)))
+    assert files_under(root) == [f"cifar-100-python/{name}" for name in ("meta", "test", "train")]
 
 
 def test_a_wrong_hash_is_an_error_and_nothing_is_left(server, tmp_path):
