@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Shape = Sequence[int]
 T = TypeVar("T")
 
+MOST_DERIVED = 64  # a network that skips layers at random has gradients of ever other parameters
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}  # by size in bytes
 
 
@@ -59,8 +60,10 @@ def draw_labels(num_scalars: int, num_blocks: int, generator: Generator) -> Tens
         candidates = torch.randint(num_scalars, (2 * num_blocks * largest + 16,), generator=generator, device="cpu")
         candidates = torch.unique(candidates)
         candidates = candidates[torch.randperm(len(candidates), generator=generator, device="cpu")]
-        theirs = labels[candidates]
-        leaving = torch.cat([candidates[theirs == j][: surplus[j]] for j in torch.nonzero(surplus > 0).flatten()])
+        theirs, by_block = torch.sort(labels[candidates].long(), stable=True)
+        num_candidates = torch.bincount(theirs, minlength=num_blocks)
+        rank_in_block = torch.arange(len(theirs), device="cpu") - (num_candidates.cumsum(0) - num_candidates)[theirs]
+        leaving = candidates[by_block[rank_in_block < surplus[theirs]]]
         missing = torch.repeat_interleave(torch.arange(num_blocks, device="cpu"), (-surplus).clamp(min=0))
         joining = missing[torch.randperm(len(missing), generator=generator, device="cpu")][: len(leaving)]
         surplus -= torch.bincount(labels[leaving], minlength=num_blocks)
@@ -221,8 +224,10 @@ class EpochBlocks:
         return len(parameters) == len(self.parameters) and all(map(is_, self.parameters, parameters))
 
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` returns, made once an epoch."""
+        """What ``make`` returns, kept as long as the blocks are and there is not too much of it."""
         if name not in self._derived:
+            if len(self._derived) >= MOST_DERIVED:
+                self._derived.clear()
             self._derived[name] = make()
         made: T = self._derived[name]
         return made

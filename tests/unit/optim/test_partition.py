@@ -215,3 +215,33 @@ def test_blocks_are_over_the_same_parameters_in_their_order_and_no_others() -> N
 def test_parameters_of_other_types_have_memory_of_their_own() -> None:
     tensors = [torch.zeros(2), torch.zeros(3, dtype=torch.float64), torch.zeros(4)]
     assert [memory.indices for memory in memories_for(tensors)] == [[0, 2], [1]]
+
+
+def drawn_block_by_block(num_scalars: int, num_blocks: int, generator: torch.Generator) -> torch.Tensor:
+    """The same draw in the plainest way: every block that is too large gives up its first candidates."""
+    labels = torch.randint(num_blocks, (num_scalars,), generator=generator, dtype=label_dtype(num_blocks))
+    sizes = torch.tensor([len(part) for part in torch.arange(num_scalars).tensor_split(num_blocks)])
+    while (surplus := torch.bincount(labels, minlength=num_blocks) - sizes).max() > 0:
+        count = 2 * num_blocks * int(surplus.max()) + 16
+        candidates = torch.unique(torch.randint(num_scalars, (count,), generator=generator))
+        candidates = candidates[torch.randperm(len(candidates), generator=generator)]
+        leaving = [i for j in range(num_blocks) for i in candidates[labels[candidates] == j][: max(0, surplus[j])]]
+        missing = torch.tensor([j for j in range(num_blocks) for _ in range(-int(surplus[j]))])
+        joining = missing[torch.randperm(len(missing), generator=generator)][: len(leaving)]
+        labels[torch.tensor(leaving, dtype=torch.long)] = joining.to(labels.dtype)
+    return labels
+
+
+@pytest.mark.parametrize(("num_scalars", "num_blocks"), [(7, 3), (100, 7), (1000, 16), (3000, 300), (400, 400)])
+def test_labels_are_drawn_as_block_by_block(num_scalars: int, num_blocks: int) -> None:
+    drawn, plain = (draw(num_scalars, num_blocks, stream(0, "p")) for draw in (draw_labels, drawn_block_by_block))
+    assert torch.equal(drawn, plain)
+
+
+def test_what_is_made_for_ever_other_parameters_is_not_kept_for_ever() -> None:
+    parameters = [torch.zeros(2) for _ in range(2)]
+    blocks = EpochBlocks(parameters, [torch.zeros(2, dtype=torch.uint8) for _ in parameters])
+    for number in range(1000):
+        assert blocks.derived(("layout", number), lambda number=number: [number]) == [number]
+    assert len(blocks._derived) <= 64
+    assert blocks.derived(("layout", 999), lambda: ["made again"]) == [999]

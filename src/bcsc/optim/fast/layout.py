@@ -104,7 +104,7 @@ class Other(Tensor):
 
 
 def layout_of(blocks: EpochBlocks, numbers: Sequence[int], dtype: torch.dtype) -> Layout:
-    """That of tensors like the parameters with these numbers, made once an epoch."""
+    """That of tensors like the parameters with these numbers, kept with the blocks."""
     return blocks.derived(
         ("layout", dtype, *numbers), lambda: Layout([blocks.labels[number] for number in numbers], dtype)
     )
