@@ -8,6 +8,7 @@ rank computes always moves a block that it owns. A round, for m scalars in M blo
 
 - Under ``mask="update"`` the state learns from every step's whole gradient: each rank sends every owner its piece of
   it, (W - 1) / W m numbers. Under ``"gradient"`` and ``"all"`` the owner has computed all that it needs itself.
+- A rank may lack gradients that others have: a byte per parameter tells them.
 - Every owner makes the W steps on what it owns.
 - What has moved is sent to all: the W active blocks, (W - 1) / M m numbers from each rank; under ``"gradient"``, where
   everything coasts on, what the rank owns, (W - 1) / W m numbers.
@@ -25,10 +26,11 @@ from torch.optim import SGD, Optimizer
 from bcsc.distributed.block_gradients import indices_by_label, packed, unpack_
 from bcsc.distributed.by_element import treats_scalars_apart
 from bcsc.distributed.collectives import Ranks
-from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
+from bcsc.errors import InvalidArgumentError, StateMismatchError, UnsupportedOptimizerError
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.optim.masking import masked_step
 from bcsc.optim.partition import EpochBlocks
+from bcsc.optim.state_check import saved_position
 
 
 class Ownership:
@@ -131,7 +133,13 @@ class BlockParallel:
             base.state = defaultdict(dict)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where ``state_dict`` was taken, by whatever number of ranks."""
+        """Go on where ``state_dict`` was taken, by whatever number of ranks; between two rounds of them."""
+        step = saved_position(state_dict)[1]
+        if step % self.ranks.size:
+            raise StateMismatchError(
+                f"The saved state stands after {step} inner steps of an epoch, which are no whole rounds of "
+                f"{self.ranks.size} ranks. Take a number of ranks that divides them, or the exact mode."
+            )
         self.optimizer.load_state_dict(state_dict)
         self._owned = None
 
@@ -151,8 +159,9 @@ class BlockParallel:
         return self._owned
 
     def _piece_gradients(self, owned: Ownership) -> list[list[Tensor | None]]:
-        """For every step of the round the gradients of the pieces; none for those whose parameter has none."""
+        """For every step of the round the gradients of the pieces; none for those whose parameter has none there."""
         ranks, parameters = self.ranks, owned.blocks.parameters
+        are_there = ranks.gather(torch.tensor([p.grad is not None for p in parameters], dtype=torch.uint8))
         whole = packed([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
         sizes = [len(piece) for piece in owned.pieces]
         if self.optimizer.mask == "update":
@@ -163,10 +172,10 @@ class BlockParallel:
             flat = [mine if rank == ranks.rank else torch.zeros_like(mine) for rank in range(ranks.size)]
         return [
             [
-                None if p.grad is None else part.to(p.dtype)
-                for p, part in zip(parameters, torch.split(of_step, sizes), strict=True)
+                part.to(p.dtype) if is_there else None
+                for p, part, is_there in zip(parameters, torch.split(of_step, sizes), there.tolist(), strict=True)
             ]
-            for of_step in flat
+            for of_step, there in zip(flat, are_there, strict=True)
         ]
 
     @contextmanager
@@ -242,6 +251,11 @@ def refuse_in_parallel(optimizer: BlockCyclic, ranks: Ranks) -> None:
         raise InvalidArgumentError(
             f"The number of ranks must divide the number of blocks in the block-parallel mode, "
             f"got {ranks.size} ranks and {optimizer.num_blocks} blocks."
+        )
+    if (optimizer.steps_per_epoch or 0) % ranks.size != 0:
+        raise InvalidArgumentError(
+            f"The number of ranks must divide steps_per_epoch in the block-parallel mode, where an epoch has whole "
+            f"rounds, got {ranks.size} ranks and steps_per_epoch={optimizer.steps_per_epoch}."
         )
     if type(optimizer.base) is not SGD and any(p.dim() == 0 for p in optimizer.epoch_blocks().parameters):
         raise UnsupportedOptimizerError(

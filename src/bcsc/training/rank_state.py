@@ -20,7 +20,13 @@ def average_buffers(model: nn.Module, ranks: Ranks) -> None:
     """Give every rank the mean of all ranks' buffers."""
     buffers = float_buffers(model)
     if buffers and not ranks.alone:
-        unpack_(ranks.sum_(packed(buffers)) / ranks.size, buffers)
+        unpack_(mean_of(ranks.gather(packed(buffers))), buffers)
+
+
+def mean_of(buffers: Sequence[Tensor]) -> Tensor:
+    """The mean; a number that all ranks have stays as it is, where a sum and a quotient may round it."""
+    stacked = torch.stack(list(buffers))
+    return torch.where((stacked == stacked[0]).all(dim=0), stacked[0], stacked.mean(dim=0))
 
 
 def rank_states(model: nn.Module, ranks: Ranks, device: torch.device) -> list[dict[str, Tensor]]:
@@ -42,7 +48,7 @@ def restore_rank_state(
         set_random_state(states[ranks.rank], device)
     if "buffers" in states[0]:
         buffers = [state["buffers"] for state in states]
-        mine = buffers[ranks.rank] if same else torch.stack(buffers).mean(dim=0)
+        mine = buffers[ranks.rank] if same else mean_of(buffers)
         unpack_(mine.to(device), float_buffers(model))
 
 

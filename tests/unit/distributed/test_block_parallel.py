@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bcsc.choices import MASKS
 from bcsc.distributed.block_parallel import BlockParallel
 from bcsc.distributed.collectives import Ranks
-from bcsc.errors import InvalidArgumentError, UnsupportedOptimizerError
+from bcsc.errors import InvalidArgumentError, StateMismatchError, UnsupportedOptimizerError
 from bcsc.optim.block_cyclic import BlockCyclic
 from bcsc.seeding import stream
 from tests.odd_optimizers import Counting
@@ -30,9 +30,13 @@ def built(mask: str, base: str) -> tuple[list[nn.Parameter], BlockCyclic]:
 
 
 def set_gradients(own: list[nn.Parameter], point: list[Tensor], epoch: int, step: int) -> None:
-    """Gradients that depend on the step and on the point where they are taken; the last parameter has none."""
+    """Gradients that depend on the step and on the point where they are taken.
+
+    The second parameter has none at every third step, the last one never.
+    """
     for i, (p, at) in enumerate(zip(own[:3], point, strict=False)):
-        p.grad = torch.randn(p.shape, generator=stream(1, "g", epoch, step, i)).double() + 0.5 * at
+        drawn = torch.randn(p.shape, generator=stream(1, "g", epoch, step, i)).double()
+        p.grad = None if (i, step % 3) == (1, 2) else drawn + 0.5 * at
 
 
 def by_hand(size: int, mask: str, base: str, epochs: range = range(2)) -> Tensor:
@@ -212,3 +216,25 @@ def test_a_parameter_without_a_dimension_is_refused_unless_the_base_is_sgd():
     with pytest.raises(UnsupportedOptimizerError, match=r"Give the parameter a shape of \(1,\)"):
         BlockParallel(BlockCyclic(torch.optim.NAdam(scalar), 2), Ranks(0, 2))
     BlockParallel(BlockCyclic(torch.optim.SGD(scalar), 2), Ranks(0, 2))
+
+
+def test_an_epoch_of_rounds_that_are_not_whole_is_refused():
+    own = [nn.Parameter(torch.ones(8))]
+    optimizer = BlockCyclic(torch.optim.SGD(own, lr=0.1), 4, steps_per_epoch=5)
+    with pytest.raises(InvalidArgumentError, match="must divide steps_per_epoch .* got 2 ranks and steps_per_epoch=5"):
+        BlockParallel(optimizer, Ranks(0, 2))
+    BlockParallel(BlockCyclic(torch.optim.SGD(own, lr=0.1), 4, steps_per_epoch=6), Ranks(0, 2))
+
+
+def test_a_state_from_within_a_round_is_refused_and_nothing_is_changed():
+    own, optimizer = built("update", "SGD")
+    set_gradients(own, own, 0, 0)
+    optimizer.step()
+    saved = optimizer.state_dict()
+    parallel = BlockParallel(built("update", "SGD")[1], Ranks(0, 2))
+    with pytest.raises(
+        StateMismatchError, match="stands after 1 inner steps of an epoch, which are no whole rounds of"
+    ):
+        parallel.load_state_dict(saved)
+    assert parallel.inner_step == 0
+    BlockParallel(built("update", "SGD")[1], Ranks()).load_state_dict(saved)

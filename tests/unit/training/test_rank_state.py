@@ -6,6 +6,7 @@ from torch import nn
 
 from bcsc.distributed.collectives import Ranks
 from bcsc.errors import StateMismatchError
+from bcsc.seeding import stream
 from bcsc.training.rank_state import (
     average_buffers,
     check_rank_states,
@@ -40,6 +41,23 @@ def test_all_ranks_get_the_mean_of_the_statistics_and_keep_their_counts() -> Non
         return statistics(model)
 
     assert in_threads(3, averaged) == [[1.0, 10.0, 7], [1.0, 10.0, 8], [1.0, 10.0, 9]]
+
+
+@pytest.mark.parametrize("size", [3, 7])
+def test_what_all_ranks_have_stays_as_it_is_to_the_bit(size: int) -> None:
+    """A sum of three like numbers divided by three may be another."""
+    constants = torch.randn(1000, generator=stream(0, "constants"))
+    assert not torch.equal(sum([constants] * size) / size, constants)
+
+    def averaged(ranks: Ranks) -> torch.Tensor:
+        model = network(ranks.rank)
+        model.register_buffer("constants", constants.clone())
+        average_buffers(model, ranks)
+        states = rank_states(model, ranks, CPU)
+        restore_rank_state(model, states[:2], Ranks(), CPU)
+        return model.constants
+
+    assert all(torch.equal(found, constants) for found in in_threads(size, averaged))
 
 
 def test_one_rank_alone_has_its_own_mean() -> None:
