@@ -52,7 +52,7 @@ def metrics(spec: RunSpec, epoch: int, accuracy: Accuracy) -> dict[str, float]:
         "epoch": epoch,
         "learning_rate": 0.1 if epoch <= spec.epochs / 2 else 0.01,
         "train_loss": 2.4 * (1 - percent / 110),
-        "train_loss_std": 0.12 + 0.2 / epoch,
+        "train_loss_std": (0.12 + 0.2 / epoch) * (1 - percent / 200),
         "test_loss": 2.5 * (1 - percent / 105),
         "test_accuracy": percent,
         "gradient_evaluations": seen * epoch,
@@ -95,24 +95,24 @@ def write_study(root: Path, name: str, *, accuracy: Accuracy = plausible_accurac
 
 
 def study_in_memory(name: str, accuracy: Accuracy, **cut: Any) -> Study:
-    """The study that ``write_study`` would write, without rows and without files."""
+    """The study that ``write_study`` would write, without files."""
     experiment = cut_down(EXPERIMENTS[name], **cut)
     return study_of(experiment, [finished_record(run.spec, accuracy) for run in experiment.runs()])
 
 
 def finished_record(spec: RunSpec, accuracy: Accuracy) -> RunRecord:
-    accuracies = accuracy_summary(rows_of(spec, spec.epochs, accuracy), spec.epochs)
+    rows = tuple(rows_of(spec, spec.epochs, accuracy))
     summary = Summary(
         state="finished",
         epochs=spec.epochs,
         epochs_done=spec.epochs,
-        test_accuracy=accuracies,
+        test_accuracy=accuracy_summary(rows, spec.epochs),
         gradient_evaluations=0,
         seconds=1.0,
         outliers=None,
         message=None,
     )
-    return RunRecord(Path("nowhere"), spec, (), summary, {})
+    return RunRecord(Path("nowhere"), spec, rows, summary, {})
 
 
 def explode(path: Path, factor: float = 1e6, *, epochs: int | None = None) -> None:

@@ -10,6 +10,7 @@ Schedule = Literal["staircase", "constant", "cosine"]
 Precision = Literal["fp32", "bf16"]
 Parallel = Literal["exact", "blocks"]
 Period = Literal["first_half", "last_half", "all", "final"]
+Measure = Literal["test_accuracy", "test_loss", "train_loss", "train_loss_std"]
 
 MASKS: tuple[Mask, ...] = get_args(Mask)
 GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)

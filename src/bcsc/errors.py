@@ -3,8 +3,9 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
+Choice = TypeVar("Choice", bound=str)
 LONGEST_VALUE = 200  # characters of a value in a message
 LARGEST = 2**63 - 1  # no count comes near it; it fits 64 bits, and a float can still hold it
 
@@ -59,8 +60,8 @@ class Interrupted(BcscError, RuntimeError):  # noqa: N818 -- likewise
     exit_code = 130
 
 
-def in_one_line(error: Exception) -> str:
-    """Its message for a terminal: no line breaks, and no control characters, which may stem from a file."""
+def in_one_line(error: Exception | str) -> str:
+    """A message for a terminal: no line breaks, and no control characters, which may stem from a file."""
     text = " ".join(str(error).split())
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
@@ -88,11 +89,12 @@ def check_optional(name: str, value: object, least: int) -> int | None:
     return None if value is None else check_at_least(name, value, least)
 
 
-def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
+def check_choice(name: str, value: object, allowed: Iterable[Choice]) -> Choice:
     """``value`` if it is one of ``allowed``; the message names them all and the closest."""
     choices = list(allowed)
-    if isinstance(value, str) and value in choices:
-        return value
+    for choice in choices:
+        if isinstance(value, str) and value == choice:
+            return choice
     close = difflib.get_close_matches(in_short(value).strip("'").lower(), choices, n=3)
     hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {in_short(value)}.{hint}")

@@ -21,6 +21,7 @@ def describe_origin(device: str, num_ranks: int = 1) -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
+        "cpu": torch.backends.cpu.get_cpu_capability(),  # the instruction set: another one rounds otherwise
         "device": device_name(device),
         "threads": torch.get_num_threads(),
         "ranks": num_ranks,

@@ -2,6 +2,10 @@
 
 import argparse
 import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
@@ -77,20 +81,23 @@ def run(arguments: argparse.Namespace) -> int:
         from bcsc.training.precision import make_bfloat16_work
 
         make_bfloat16_work()  # before torch is loaded
-    from bcsc.distributed.process_group import is_first
-    from bcsc.runs.run import RunOptions
-    from bcsc.runs.run import run as run_spec
-    from bcsc.runs.watch import watcher_for
-    from bcsc.training.memory import keep_freed_memory
-    from bcsc.training.watcher import Watcher
+    with interrupts_held():
+        import torch._dynamo  # noqa: F401 -- which the first step would load
 
+        from bcsc.distributed.process_group import is_first
+        from bcsc.kernels.passes import compiled_loops
+        from bcsc.runs.run import RunOptions
+        from bcsc.runs.run import run as run_spec
+        from bcsc.runs.watch import watcher_for
+        from bcsc.training.memory import keep_freed_memory
+        from bcsc.training.watcher import Watcher
+
+        compiled_loops()
     keep_freed_memory()
     try:
         with watcher_for(spec.epochs) if is_first() else Watcher() as watcher:
             options = RunOptions(arguments.restart, arguments.checkpoint_every, arguments.tensorboard, watcher)
             summary = run_spec(spec, arguments.out, options).summary
-        if summary["state"] == "diverged":
-            raise Diverged(f"This run diverged: {summary['message']}")
     except (Diverged, Interrupted) as ending:
         if is_first():
             raise
@@ -100,6 +107,22 @@ def run(arguments: argparse.Namespace) -> int:
         where = "test accuracy" if spec.validation is None else f"accuracy on {spec.validation} held-out samples"
         print(f"{where}: final {accuracy['final']:.2f} %, all epochs {accuracy['all']:.2f} %; in {arguments.out}")
     return 0
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let a Ctrl-C wait: amid an import it may come out as another error, which somebody takes for a missing module."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def folder_name(text: str) -> Path:

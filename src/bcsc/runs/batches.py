@@ -1,20 +1,24 @@
-"""The trainer's view of data: from memory, or from any torch ``Dataset``."""
+"""The trainer's view of data: from memory, or from any torch ``Dataset``, and what tells the latter apart."""
 
+import re
 from collections.abc import Iterable, Iterator, Sized
+from functools import partial
 from itertools import islice
 from typing import Any, cast
 
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from bcsc.data.feeding import Feeder, Step
 from bcsc.distributed.division import WHOLE, Division
 from bcsc.errors import InvalidArgumentError
 from bcsc.optim.sampler import BlockCyclicSampler
-from bcsc.training.trainer import Batch
+from bcsc.training.checkpoint import digest
+from bcsc.training.trainer import Batch, LossFunction
 
 TEST_BATCH_SIZE = 500
+NUM_COMPARED = 16  # labels of a data set that is not in memory
 
 
 class SampledData:
@@ -122,3 +126,60 @@ def length_of(dataset: Dataset[Any]) -> int:
             f"The data set must have a length of at least 1 and be indexable, got {type(dataset).__name__}."
         )
     return len(cast(Sized, dataset))
+
+
+def describe_own(
+    model: nn.Module, train_set: Dataset[Any], test_set: Dataset[Any], loss_fn: LossFunction
+) -> dict[str, Any]:
+    """The data and the model of a ``RunSpec``, in a few words and a mark each, which is another for another one."""
+    tensors = [(name, tuple(x.shape), str(x.dtype)) for name, x in model.state_dict().items() if isinstance(x, Tensor)]
+    num_parameters = sum(p.numel() for p in model.parameters())
+    data = mark([contents(train_set), contents(test_set)])
+    return {
+        "data": f"{type(train_set).__name__} of {length_of(train_set)} samples ({data})",
+        "model": f"{type(model).__name__} of {num_parameters} parameters ({mark([in_words(repr(model)), tensors])}), "
+        f"{words_of(loss_fn)}",
+    }
+
+
+def mark(value: object) -> str:
+    """Eight digits that another value has hardly ever."""
+    return digest(value)[:8]
+
+
+def contents(dataset: Dataset[Any]) -> list[Any]:
+    """All tensors of a data set in memory; of any other some labels, as inputs may be augmented at random."""
+    if type(dataset) is TensorDataset:
+        return list(dataset.tensors)
+    length = length_of(dataset)
+    places = sorted({number * (length - 1) // (NUM_COMPARED - 1) for number in range(NUM_COMPARED)})
+    with torch.random.fork_rng(devices=[]):
+        first, again = (list(labels(dataset, places)) for _ in range(2))
+    return [
+        length,
+        *(one if digest(one) == digest(other) else "random" for one, other in zip(first, again, strict=True)),
+    ]
+
+
+def labels(dataset: Dataset[Any], places: Iterable[int]) -> Iterable[Any]:
+    """The labels at some places; of an unusual kind its name."""
+    for place in places:
+        sample = cast(Any, dataset)[place]
+        label: Any = sample[1] if isinstance(sample, tuple | list) and len(sample) == 2 else None
+        plain = label.item() if hasattr(label, "item") and getattr(label, "size", None) == 1 else label
+        yield plain if isinstance(plain, Tensor | int | float | str | bytes | None) else type(plain).__name__
+
+
+def words_of(loss_fn: object) -> str:
+    """A loss in words: its name, with what it is given."""
+    if isinstance(loss_fn, partial):
+        return in_words(f"{words_of(loss_fn.func)} with {loss_fn.args} {sorted(loss_fn.keywords.items())}")
+    if isinstance(loss_fn, nn.Module):
+        buffers = list(loss_fn.buffers())  # such as the weights of classes
+        return in_words(f"{loss_fn!r} ({mark(buffers)})" if buffers else repr(loss_fn))
+    return str(getattr(loss_fn, "__qualname__", type(loss_fn).__name__))
+
+
+def in_words(text: str) -> str:
+    """In one line, without places in memory, which are others in another process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(text.split()))

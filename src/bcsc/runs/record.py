@@ -10,10 +10,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from bcsc.choices import Period
+from bcsc.choices import Measure, Period
 from bcsc.errors import check_choice
 from bcsc.runs.spec import RunSpec, check_type, spec_from_toml, spec_to_toml
-from bcsc.training.history import EpochRow, accuracy_summary, number, row_of
+from bcsc.training.history import EpochRow, accuracy_summary, number, over_periods, row_of
 
 RunState = Literal["running", "interrupted", "finished", "diverged"]
 STATES: tuple[RunState, ...] = ("running", "interrupted", "finished", "diverged")
@@ -68,6 +68,10 @@ class RunRecord:
         if not self.is_finished or self.summary.test_accuracy is None:
             raise ValueError(f"{self.folder} has no accuracies: it is {self.summary.state}.")
         return self.summary.test_accuracy[period]
+
+    def measured(self, measure: Measure, period: Period) -> float:
+        """A measurement over a period of a finished run."""
+        return over_periods([getattr(row, measure) for row in self.rows], self.spec.epochs)[period]
 
     def seconds_so_far(self) -> list[float]:
         """The training time at the end of each epoch."""

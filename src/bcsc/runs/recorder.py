@@ -19,7 +19,7 @@ from bcsc.errors import (
 )
 from bcsc.origin import describe_origin, now
 from bcsc.runs.folder import WAY_OUT, RunFolder
-from bcsc.runs.record import ENDED, RunRecord, RunState, Summary, spec_from_text, spec_to_text, summarise
+from bcsc.runs.record import RunRecord, RunState, Summary, spec_from_text, spec_to_text, summarise
 from bcsc.runs.spec import RunSpec, differences, spec_to_toml
 from bcsc.runs.watch import EventLog
 from bcsc.training.checkpoint import RUN, checkpoint_content, read_checkpoint
@@ -28,13 +28,15 @@ from bcsc.training.watcher import Watcher
 
 
 def ended_run(folder: RunFolder, spec: RunSpec) -> RunRecord | None:
-    """The run in the folder, if it has come to its end; another run is refused."""
+    """The run in the folder, if it is finished; another run is refused, and one that diverged says so again."""
     folder.check_same_run(spec)
     try:
         record = folder.read()
     except DamagedRunError:
         return None  # absent, or to be made anew from the checkpoint
-    return record if record.summary.state in ENDED else None
+    if record.summary.state == "diverged":
+        raise Diverged(record.summary.message or f"The run in {folder.path} diverged.")
+    return record if record.is_finished else None
 
 
 def refuse_other_run(state: Mapping[str, Any], spec: RunSpec) -> None:
@@ -84,6 +86,7 @@ class Recorder:
             state = self.ranks.from_first(self._read_checkpoint)
             if ended is not None and state is not None and num_rows(state) == ended.summary.epochs_done:
                 self._restore(state)
+                self.watcher.say(f"{self.folder.path} is finished already; nothing to do.")
                 return ended.summary
             self._begin_or_continue(state)
             try:
@@ -135,7 +138,10 @@ class Recorder:
         self.folder.write_origin({**origin, "started": before["started"], "resumed": before["resumed"] + 1})
         self.folder.write_rows(self.trainer.rows)
         self._write_summary("running")
-        self.watcher.say(f"Continuing {self.folder.path} in epoch {self.trainer.epoch + 1}.")
+        if self.trainer.epoch == self.spec.epochs:
+            self.watcher.say(f"{self.folder.path} is finished; its files are written anew.")
+        else:
+            self.watcher.say(f"Continuing {self.folder.path} in epoch {self.trainer.epoch + 1}.")
 
     def _restore(self, state: dict[str, Any]) -> None:
         try:

@@ -15,7 +15,7 @@ from bcsc.data.outliers import Corruption
 from bcsc.distributed.collectives import Ranks
 from bcsc.distributed.process_group import process_group
 from bcsc.errors import InvalidArgumentError, check_at_least
-from bcsc.runs.batches import length_of
+from bcsc.runs.batches import describe_own
 from bcsc.runs.build import build_own_run, build_run, check_device
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.recorder import Recorder, ended_run
@@ -60,14 +60,17 @@ class Result:
 
 
 def run(spec: RunSpec, out: Path | str, options: RunOptions | None = None) -> Result:
-    """Train as ``spec`` says, in the folder ``out``: begin, or continue what is there, or return what is finished."""
+    """Train as ``spec`` says, in the folder ``out``: begin, or continue what is there, or return what is finished.
+
+    Where training diverged, ``Diverged`` is raised, also when the same is asked for again.
+    """
     if not isinstance(spec, RunSpec):
         raise InvalidArgumentError(f"run takes a RunSpec, got {type(spec).__name__}. Build one: RunSpec(data=...).")
     options, folder = checked_options(options), RunFolder(checked_folder(out))
     with process_group() as ranks, torch_settings(spec), watching(options, spec.epochs, ranks) as watcher:
         finished = None if options.restart else ranks.from_first(lambda: ended_run(folder, spec))
         if finished is not None:
-            watcher.say(f"{folder.path} is {finished.summary.state} already; nothing to do.")
+            watcher.say(f"{folder.path} is finished already; nothing to do.")
             return Result(list(finished.rows), asdict(finished.summary))
         trainer, dataset = build_run(spec, options.checkpoint_every, ranks)
         return carry_out(trainer, folder, spec, options, watcher=watcher, corruption=dataset.corruption)
@@ -86,7 +89,8 @@ def train(
     """Train any network on any ``Dataset`` of (input, label); ``settings`` are those of ``RunSpec``.
 
     The folder works as for ``bcsc train``: the same call again continues an interrupted run to the bit, if the data set
-    gives the same samples again. The model is trained in place.
+    gives the same samples again. Another network, loss or data set is refused there, as far as they can be told apart
+    (``bcsc.runs.batches``). The model is trained in place.
     """
     options, folder = checked_options(options), RunFolder(checked_folder(out))
     for name in ("data", "model", "dropout", "outliers", "subset", "validation"):
@@ -95,7 +99,7 @@ def train(
     check_settings(settings)
     if not isinstance(model, nn.Module):
         raise InvalidArgumentError(f"The model must be a torch.nn.Module, got {type(model).__name__}.")
-    spec = RunSpec(**describe_own(model, train_set, loss_fn), **settings)
+    spec = RunSpec(**describe_own(model, train_set, test_set, loss_fn), **settings)
     with process_group() as ranks, torch_settings(spec), watching(options, spec.epochs, ranks) as watcher:
         trainer = build_own_run(
             spec,
@@ -148,16 +152,6 @@ def carry_out(
     return Result(trainer.rows, asdict(summary), trainer.model)
 
 
-def describe_own(model: nn.Module, train_set: Dataset[Any], loss_fn: LossFunction) -> dict[str, Any]:
-    """What tells a run of one's own from another in the same folder."""
-    num_parameters = sum(p.numel() for p in model.parameters())
-    loss = getattr(loss_fn, "__name__", type(loss_fn).__name__)
-    return {
-        "data": f"{type(train_set).__name__} of {length_of(train_set)} samples",
-        "model": f"{type(model).__name__} of {num_parameters} parameters, {loss}",
-    }
-
-
 @contextmanager
 def watching(options: RunOptions, epochs: int, ranks: Ranks) -> Iterator[Watcher]:
     """The watcher that was asked for, which its owner opens and closes; else bars where a person can see them."""
@@ -178,7 +172,7 @@ def torch_settings(spec: RunSpec) -> Iterator[None]:
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
         torch.use_deterministic_algorithms(spec.deterministic)
-        with torch.random.fork_rng(devices=accelerators):
+        with torch.random.fork_rng(devices=accelerators, device_type=device.type if accelerators else "cuda"):
             yield
     finally:
         torch.set_num_threads(threads)

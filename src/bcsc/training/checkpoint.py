@@ -125,6 +125,8 @@ def add_to_digest(total: "hashlib._Hash", value: object) -> None:
         for key, item in value.items():
             add_to_digest(total, key)
             add_to_digest(total, item)
+    elif isinstance(value, set | frozenset):  # whose order is another in another process
+        add_to_digest(total, sorted(map(repr, value)))
     elif isinstance(value, list | tuple):
         total.update(f"list {len(value)}\n".encode())
         for item in value:

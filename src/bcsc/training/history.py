@@ -49,13 +49,17 @@ def accuracy_summary(rows: Sequence[EpochRow], epochs: int) -> dict[str, float] 
     if not rows:
         return None
     accuracies = [row.test_accuracy for row in rows]
-    first, last = accuracies[: (epochs + 1) // 2], accuracies[(epochs + 1) // 2 :]
+    return {**over_periods(accuracies, epochs), "best": max(accuracies)}
+
+
+def over_periods(values: Sequence[float], epochs: int) -> dict[str, float]:
+    """The averages of a measurement over halves and all epochs, and the final one."""
+    half = (epochs + 1) // 2
     return {
-        "first_half": mean(first),
-        "last_half": mean(last or accuracies[-1:]),
-        "all": mean(accuracies),
-        "final": accuracies[-1],
-        "best": max(accuracies),
+        "first_half": mean(values[:half]),
+        "last_half": mean(values[half:] or values[-1:]),
+        "all": mean(values),
+        "final": values[-1],
     }
 
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bcsc.cli import main
+from bcsc.cli.train import interrupts_held
 from bcsc.runs.spec import RunSpec, spec_from_toml
 
 QUICK = ["--data", "digits", "--subset", "150", "--epochs", "1", "--threads", "1"]
@@ -204,3 +207,28 @@ def accuracies_by_epoch(folder: Path) -> str:
         [sys.executable, "-c", reader, str(folder / "tensorboard")], capture_output=True, text=True, check=True
     )
     return read.stdout.strip()
+
+
+def interrupted_amid_imports(reached: list[str]) -> None:
+    with interrupts_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        reached.append("the end of the imports")
+
+
+def test_a_ctrl_c_amid_the_imports_waits_for_their_end() -> None:
+    reached: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        interrupted_amid_imports(reached)
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is before
+    with interrupts_held():
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_outside_the_main_thread_nothing_is_held() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: interrupts_held().__enter__()).result()
+    assert signal.getsignal(signal.SIGINT) is before

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from bcsc.errors import CheckpointError, Diverged, InvalidArgumentError, StateMi
 from bcsc.files import WriteError
 from bcsc.runs.batches import FeederData
 from bcsc.runs.folder import FolderBusyError, RunFolder
-from bcsc.runs.run import RunOptions
+from bcsc.runs.run import RunOptions, torch_settings
 from bcsc.runs.spec import spec_to_toml
 from bcsc.training.checkpoint import read_checkpoint
 from bcsc.training.trainer import Trainer
@@ -44,6 +45,7 @@ def test_a_finished_folder_tells_all(tmp_path: Path) -> None:
     assert len(set(outliers["indices"])) == 30
     origin = json.loads((tmp_path / "run" / "origin.json").read_text())
     assert origin["torch"] == torch.__version__
+    assert origin["cpu"] == torch.backends.cpu.get_cpu_capability() != ""
     assert origin["started"] <= origin["ended"]
     assert bcsc.run(SPEC, tmp_path / "run").history == result.history
 
@@ -141,9 +143,9 @@ def test_own_data_of_another_size_or_another_loss_is_another_run(tmp_path: Path)
 
     settings = {"out": tmp_path, "blocks": 2, "epochs": 1}
     bcsc.train(nn.Linear(3, 2), data(40), data(5), **settings)
-    with pytest.raises(StateMismatchError, match="data was 'TensorDataset of 40 samples', is"):
+    with pytest.raises(StateMismatchError, match=r"data was 'TensorDataset of 40 samples \(\w{8}\)', is"):
         bcsc.train(nn.Linear(3, 2), data(41), data(5), **settings)
-    with pytest.raises(StateMismatchError, match="model was 'Linear of 8 parameters, cross_entropy', is"):
+    with pytest.raises(StateMismatchError, match=r"model was 'Linear of 8 parameters \(\w{8}\), cross_entropy', is"):
         bcsc.train(nn.Linear(3, 2), data(40), data(5), loss_fn=nn.functional.multi_margin_loss, **settings)
 
 
@@ -177,6 +179,34 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path: P
     saved = read_checkpoint(tmp_path / "checkpoint.pt")
     assert all(tensor.isfinite().all() for tensor in saved["model"].values())
     assert saved["losses"].isfinite().all()
+    with pytest.raises(Diverged, match=f"^{re.escape(summary['message'])}$"):
+        bcsc.train(nn.Linear(3, 2), data, data, **call)
+
+
+def test_a_run_that_diverged_says_so_again_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    spec = replace(SPEC, lr=1e29)
+    said = []
+    for _ in range(2):
+        with pytest.raises(Diverged, match="The loss is") as caught:
+            bcsc.run(spec, tmp_path)
+        said.append((str(caught.value), (tmp_path / "origin.json").read_text()))
+    assert said[0] == said[1], "the same words, and nothing is trained again"
+
+
+def test_the_generators_that_are_put_back_are_those_of_the_runs_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = []
+
+    @contextmanager
+    def fork_rng(devices, device_type):
+        forked.append((devices, device_type))
+        yield
+
+    monkeypatch.setattr("torch.random.fork_rng", fork_rng)
+    for device in ("mps", "cpu"):
+        monkeypatch.setattr("bcsc.runs.run.check_device", lambda _name, device=device: torch.device(device))
+        with torch_settings(SPEC):
+            pass
+    assert forked == [([torch.device("mps")], "mps"), ([], "cuda")]
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_older_one_and_the_run_ends_the_same(tmp_path: Path) -> None:
@@ -210,13 +240,18 @@ class _Listener(bcsc.Watcher):
 
 
 def test_a_checkpoint_of_another_network_is_refused_and_kept(tmp_path: Path) -> None:
-    tiny_run.train(tmp_path, epochs=1)
-    (tmp_path / "summary.json").unlink()
-    before = (tmp_path / "checkpoint.pt").read_bytes()
-    other = nn.Sequential(nn.Flatten(), nn.Linear(1024, 4), nn.LayerNorm(11))  # of as many parameters
+    other = nn.Sequential(nn.Flatten(), nn.Linear(1024, 10))
+    for name, model in (("this", tiny_run.network()), ("other", other)):
+        tiny_run.train(tmp_path / name, model=model, epochs=1)
+        (tmp_path / name / "summary.json").unlink()
+    before = (tmp_path / "this" / "checkpoint.pt").read_bytes()
+    with pytest.raises(StateMismatchError, match="holds another run: model was 'Sequential of"):
+        tiny_run.train(tmp_path / "this", model=other, epochs=1)
+    shutil.copy(tmp_path / "this" / "checkpoint.pt", tmp_path / "other")
     with pytest.raises(CheckpointError, match="is not of this run.*--restart"):
-        tiny_run.train(tmp_path, model=other, epochs=1)
-    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+        tiny_run.train(tmp_path / "other", model=other, epochs=1)
+    for name in ("this", "other"):
+        assert (tmp_path / name / "checkpoint.pt").read_bytes() == before
 
 
 @pytest.mark.parametrize(

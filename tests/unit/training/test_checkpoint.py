@@ -280,3 +280,9 @@ def test_a_run_that_was_stopped_after_the_last_step_of_an_epoch_fits() -> None:
     state = interrupted_after(9, built())
     assert (state["optimizer"]["block_cyclic"]["step"], state["rows"]) == (9, [])
     assert len(checked_progress(state, built()).losses) == 9
+
+
+def test_the_digest_of_a_set_does_not_depend_on_its_order() -> None:
+    one, other = {0, 8}, {8, 0}
+    assert repr(one) != repr(other), "two orders of one set"
+    assert digest({"a": one}) == digest({"a": other}) != digest({"a": {0, 9}})
