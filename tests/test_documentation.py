@@ -10,7 +10,9 @@ from statistics import fmean
 import pytest
 import torch
 
+from bcsc.experiments.catalog import EXPERIMENTS, paper_numbers
 from bcsc.optim import block_cyclic
+from bcsc.reports.judging.cases import Case
 
 ROOT = Path(__file__).parents[1]
 MAPPED = re.findall(r"`bcsc/([\w/]+)\.py::(\w+)`", (ROOT / "docs" / "paper-map.md").read_text())
@@ -73,10 +75,10 @@ def test_the_code_for_other_trainers_is_that_of_the_examples_or_of_the_tests() -
         assert any(without_indentation(block) in text for text in tried), block
 
 
-def final_accuracies(record: str, num_runs: int) -> dict[str, float]:
+def final_accuracies(record: str, num_runs: int, period: str = "final") -> dict[str, float]:
     """Of every run of a record, none of which may get lost."""
     summaries = (ROOT / "records" / record).glob("*/summary.json")
-    final = {path.parent.name: json.loads(path.read_text())["test_accuracy"]["final"] for path in summaries}
+    final = {path.parent.name: json.loads(path.read_text())["test_accuracy"][period] for path in summaries}
     assert len(final) == num_runs
     return final
 
@@ -87,3 +89,57 @@ def test_the_table_on_the_block_parallel_mode_is_that_of_its_records() -> None:
         names = [f"{experiment}-{seed}" for seed in range(3)]
         numbers = [f"[{final[name]:.2f}](../records/mnist-block-parallel/{name})" for name in names]
         assert f"| {', '.join(numbers)} | {fmean(final[name] for name in names):.2f} |" in text
+
+
+def test_what_is_said_of_the_block_parallel_mode_on_cifar10_is_that_of_its_records() -> None:
+    text, final = (ROOT / "docs" / "distributed.md").read_text(), final_accuracies("cifar10-block-parallel", 9)
+    every = final_accuracies("cifar10-block-parallel", 9, "all")
+    for arm in ("sequential", "w-2", "w-4"):
+        names = [f"{arm}-{seed}" for seed in range(3)]
+        numbers = ", ".join(f"[{final[name]:.2f}](../records/cifar10-block-parallel/{name})" for name in names)
+        means = [fmean(each[name] for name in names) for each in (final, every)]
+        assert f"| {numbers} | {means[0]:.2f} | {means[1]:.2f} |" in text
+    words = " ".join(text.split())
+    for accuracies in (final, every):
+        changes = [
+            Case("", tuple(accuracies[f"{arm}-{seed}"] - accuracies[f"sequential-{seed}"] for seed in range(3)), "")
+            for arm in ("w-2", "w-4")
+        ]
+        said = [f"{fmean(case.values):+.2f} ± {case.margin:.2f}" for case in changes]
+        assert said[0] in words
+        assert said[1] in words
+
+
+def test_the_first_look_at_deep_networks_is_that_of_its_records() -> None:
+    text = (ROOT / "docs" / "models.md").read_text().partition("## Do they train?")[2]
+    linked = re.findall(r"\[([\d.]+), ([\d.]+)\]\(\.\./records/deep-networks/([\w-]+)\)", text)
+    recorded = {path.parent.name for path in (ROOT / "records" / "deep-networks").glob("*/metrics.jsonl")}
+    assert {name.rpartition("-")[0] for *_, name in linked} >= {"shufflenet", "senet18", "denseconv"}
+    assert {name for *_, name in linked} <= recorded
+    rising = set()
+    for first, second, name in linked:
+        lines = (ROOT / "records" / "deep-networks" / name / "metrics.jsonl").read_text().splitlines()
+        losses = [json.loads(line)["train_loss"] for line in lines]
+        assert [first, second] == [f"{loss:.2f}" for loss in losses]
+        rising |= {name} if losses[1] >= losses[0] else set()
+    assert rising == {"shufflenet-sgd"}
+
+
+def test_what_is_said_of_sbc_in_one_pass_is_that_of_its_record() -> None:
+    run = ROOT / "records" / "sbc-200-epochs" / "sbc-one-pass-m-8-seed-0"
+    ours = json.loads((run / "summary.json").read_text())["test_accuracy"]
+    numbers = paper_numbers(EXPERIMENTS["cifar10"])
+    paper = {p: value for (cell, p), value in numbers.items() if (cell.model, cell.arm) == ("lenet4", "SBC M=8")}
+    assert set(paper) == {"first_half", "last_half", "all", "final"}
+    assert all(1.5 < ours[period] - value < 2.5 for period, value in paper.items())
+
+
+def test_the_two_rows_of_sgd_that_the_paper_has_are_as_far_apart_as_is_said() -> None:
+    found = [
+        value
+        for name, condition in (("cifar10", ""), ("outliers", "no outliers"))
+        for (cell, period), value in paper_numbers(EXPERIMENTS[name]).items()
+        if (cell.model, cell.condition, cell.arm, period) == ("lenet4", condition, "SGD", "all")
+    ]
+    said = f"are {found[0] - found[1]:.2f} points apart ({found[0]} and {found[1]})"
+    assert said in (ROOT / "docs" / "results.md").read_text()

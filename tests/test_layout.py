@@ -104,7 +104,7 @@ TESTED_WITH = {
     "bcsc/optim/updates/alignment": "unit/optim/updates/test_moves.py",
     "bcsc/optim/updates/settings": "unit/optim/updates/test_moves.py",
     "bcsc/origin": "unit/runs/test_run.py",
-    "bcsc/runs/batches": "unit/runs/test_run.py",
+    "bcsc/reports/judging/cases": "unit/reports/test_claims.py",
     "bcsc/seeding": "unit/optim/test_partition.py",
     "bcsc/training/watcher": "unit/runs/test_watch.py",
     "bcsc/version": "unit/test_public_names.py",

@@ -9,7 +9,9 @@ from statistics import fmean
 import pytest
 
 from bcsc.experiments.catalog import EXPERIMENTS, paper_numbers
-from bcsc.reports.claims import Case
+from bcsc.experiments.study import read_studies
+from bcsc.reports.claims import CLAIMS, judge
+from bcsc.reports.judging.cases import Case
 from bcsc.runs.spec import spec_from_toml
 
 ROOT = Path(__file__).parents[1]
@@ -83,14 +85,66 @@ def tuned_ends() -> str:
         for condition in ("clean", "15-wrong-labels")
         for arms in [("sgd", "bcsc-m-8", "sbc-m-8", "rbc-m-8")]
     ]
-    return f"final with SGD, BCSC, SBC, RBC: {found[0]}; with 15 % wrong labels {found[1]}"
+    gains = [
+        points(gain("tuned-equal-compute/runs", f"lenet4-{condition}-bcsc-m-8", f"lenet4-{condition}-sgd"))
+        for condition in ("clean", "15-wrong-labels")
+    ]
+    return (
+        f"BCSC over SGD at the end {gains[0]}, with 15 % wrong labels {gains[1]}; "
+        f"final with SGD, BCSC, SBC, RBC: {found[0]}; with 15 % wrong labels {found[1]}"
+    )
+
+
+def with_batch_norm() -> str:
+    arms = ("mobilenet-sgd", "mobilenet-sgd-rate-2-2x-epochs")
+    gains = [gain("batch-norm/runs", "mobilenet-bcsc-m-2", arm) for arm in arms]
+    assert [case.state for case in gains] == ["holds", "not decided"]
+    return f"BCSC over SGD at the end {points(gains[0])} by epoch, {points(gains[1])} at equal gradients"
 
 
 def what_wrong_labels_cost() -> str:
-    study, conditions = "outliers-10-epochs/runs", ("lenet4-no-outliers", "lenet4-15-outliers")
-    lost = [gain(study, *(f"{condition}-{arm}" for condition in conditions), "all") for arm in ("sgd", "bcsc-m-8")]
-    assert [case.state for case in lost] == ["not decided", "holds"]
-    return f"15 % wrong labels cost SGD {points(lost[0], '')} points over all epochs, BCSC {points(lost[1], '')}"
+    lost = [
+        gain(f"{study}/runs", f"lenet4-{clean}-{arm}", f"lenet4-15-{wrong}-{arm}", period)
+        for study, clean, wrong, period in (
+            ("outliers-10-epochs", "no-outliers", "outliers", "all"),
+            ("tuned-equal-compute", "clean", "wrong-labels", "final"),
+        )
+        for arm in ("sgd", "bcsc-m-8")
+    ]
+    assert [case.state for case in lost] == ["not decided", "holds", "holds", "holds"]
+    words = [points(case, "") for case in lost]
+    return (
+        f"15 % wrong labels cost SGD {words[0]} points over all epochs, BCSC {words[1]}; "
+        f"at equal gradients, at the end, {words[2]} and {words[3]}"
+    )
+
+
+def speed_and_spread() -> str:
+    verdicts = {verdict.claim.name: verdict for verdict in judge(CLAIMS, read_studies(ROOT / "records")[0])}
+    found = [
+        next(case for case in verdicts[claim].cases if case.label.startswith("cifar10, LeNet4"))
+        for claim in ("faster-than-sgd", "steadier-than-sgd")
+    ]
+    assert [case.state for case in found] == ["holds", "does not hold"]
+    loss, spread = (f"{fmean(case.values):+.3f} ± {case.margin:.3f}" for case in found)
+    return f"BCSC less SGD: training loss over the first half of the epochs {loss}, its spread over all {spread}"
+
+
+def in_parallel() -> str:
+    study = "cifar10-block-parallel"
+    final = {arm: [accuracy_of(f"{study}/{arm}-{seed}") for seed in range(3)] for arm in ("sequential", "w-2", "w-4")}
+    changes = [
+        Case("", tuple(ours - alone for ours, alone in zip(final[arm], final["sequential"], strict=True)), "")
+        for arm in ("w-2", "w-4")
+    ]
+    assert [case.state for case in changes] == ["not decided", "does not hold"]
+    words = [points(case) for case in changes]
+    return f"final accuracy against one step after the other: {words[0]} with two processes, {words[1]} with four"
+
+
+def accuracy_of(run: str) -> float:
+    accuracy: float = json.loads((ROOT / "records" / run / "summary.json").read_text())["test_accuracy"]["final"]
+    return accuracy
 
 
 def inside_adagrad() -> str:
@@ -108,7 +162,10 @@ def with_dropout() -> str:
 # By question: which section of docs/results.md the row leads to, and what was measured.
 FINDINGS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "Is anything left at equal gradients, each method at its best rate?": ("tuned-equal-compute", tuned_ends),
-    "Is BCSC robust to wrong labels where SGD is not?": ("outliers-10-epochs", what_wrong_labels_cost),
+    "And in a network with BatchNorm?": ("batch-norm", with_batch_norm),
+    "Does BCSC converge faster, and more steadily?": ("faster-than-sgd", speed_and_spread),
+    "Do wrong labels cost SGD more than BCSC?": ("outliers-10-epochs", what_wrong_labels_cost),
+    "Do steps that several processes make at once keep the accuracy?": ("cifar10-block-parallel", in_parallel),
     "Does the gain persist inside AdaGrad?": ("adagrad-10-epochs", inside_adagrad),
     "Does it persist with dropout, on MNIST?": ("dropout-10-epochs", with_dropout),
 }

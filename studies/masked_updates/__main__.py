@@ -54,7 +54,7 @@ def run_table(arguments: argparse.Namespace) -> int:
     from bcsc.files import write_whole
     from studies.masked_updates.table import tables, with_tables
 
-    page = with_tables(arguments.page.read_text(), tables(arguments.records))
+    page = with_tables(arguments.page.read_text(encoding="utf-8"), tables(arguments.records))
     write_whole(arguments.page, page.encode())
     return 0
 

@@ -67,10 +67,10 @@ STAGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("rmsprop", "no warm-up", DECISIVE[:3]),
     ("adamw", "constant", DECISIVE),
     ("sgd", "constant", DECISIVE),
-    ("rmsprop", "cosine", DECISIVE),
     ("rmsprop", "constant", OTHERS),
     ("adamw", "constant", OTHERS),
     ("sgd", "constant", OTHERS),
+    ("rmsprop", "cosine", DECISIVE),
 )
 
 RATES_PER_DECADE = 5  # a grid of rates: 0.001, 0.0016, 0.0025, 0.004, 0.0063, 0.01, ...

@@ -138,8 +138,8 @@ def write_run(folder: Path, run: LanguageRun, text: Tensor) -> None:
 def read_run(folder: Path) -> Record:
     """What ``write_run`` has written."""
     try:
-        run = LanguageRun(**tomllib.loads((folder / SETTINGS).read_text()))
-        rows = tuple(json.loads(line) for line in (folder / EVALUATIONS).read_text().splitlines())
+        run = LanguageRun(**tomllib.loads((folder / SETTINGS).read_text(encoding="utf-8")))
+        rows = tuple(json.loads(line) for line in (folder / EVALUATIONS).read_text(encoding="utf-8").splitlines())
         record = Record(run, rows)
         _ = record.loss  # which needs a row
     except (OSError, ValueError, TypeError, KeyError, IndexError) as error:

@@ -7,7 +7,7 @@ from statistics import fmean
 from textwrap import fill
 
 from bcsc.errors import InvalidArgumentError
-from bcsc.reports.claims import Case
+from bcsc.reports.judging.cases import Case
 from studies.masked_updates.arms import ARMS, SEEDS, STAGES, TUNING_SEED
 from studies.masked_updates.study import EVALUATIONS, Cell, Record, cells, read_run
 

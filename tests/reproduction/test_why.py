@@ -68,6 +68,6 @@ def test_the_table_of_distances_is_that_of_its_record() -> None:
         for row in record["rows"]
         for mine, other in zip(row["distance"]["BCSC"], row["distance"]["SGD, other shuffles"], strict=True)
     ]
-    assert f"In {sum(places)} of the {len(places)} places BCSC is nearer" in page
+    assert f"In {sum(places)} of {len(places)} places BCSC is nearer" in page
     ends = {row["M"]: row["distance"]["BCSC"][-1] for row in record["rows"] if row["eta"] == 0.1}
     assert f"the two are {ends[8]:.2f} (M = 8) and {ends[2]:.2f} (M = 2) of SGD's way apart" in " ".join(page.split())

@@ -1,6 +1,8 @@
 """``bcsc report``: from run folders to tables, figures, verdicts and one HTML page."""
 
 import argparse
+import sys
+from functools import partial
 from pathlib import Path
 
 from bcsc.errors import InvalidArgumentError
@@ -31,5 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
             raise InvalidArgumentError("--markdown takes one folder of studies, and no --out.")
         print(f"results: {write_results(arguments.folders[0], arguments.markdown)}")
         return 0
-    print(f"report: {write_report(*arguments.folders, out=arguments.out)}")
+    print(f"report: {write_report(*arguments.folders, out=arguments.out, say=partial(print, file=sys.stderr))}")
     return 0

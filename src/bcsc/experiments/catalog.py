@@ -126,12 +126,12 @@ def paper_numbers(experiment: Experiment) -> dict[tuple[Cell, Period], float]:
     table_file = resources.files("bcsc.experiments").joinpath("paper", f"{experiment.name}.csv")
     if not is_of_the_catalog(experiment) or not table_file.is_file():
         return {}
-    text = table_file.read_text()
+    text = table_file.read_text(encoding="utf-8")
     cells = {(cell.model, cell.condition, cell.arm): cell for cell in experiment.cells()}
     table = {}
     for row in csv.DictReader(text.splitlines()):
         cell = cells.get((row["model"], row["condition"], row["arm"]))
-        period = next(period for period in PERIODS if period == row["period"])
+        period = check_choice("A period", row["period"], PERIODS)
         if cell is not None:
             table[cell, period] = float(row["accuracy"])
     return table

@@ -86,20 +86,25 @@ def read_experiment(folder: Path) -> Experiment | None:
     if not path.exists():
         return None
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         name = content["experiment"]
         check_type("experiment", name, str)
-        whole = experiment_from_toml(plan.read_text(), name, str(plan)) if plan.exists() else EXPERIMENTS[name]
+        whole = (
+            experiment_from_toml(plan.read_text(encoding="utf-8"), name, str(plan))
+            if plan.exists()
+            else EXPERIMENTS[name]
+        )
         experiment = with_decisions(cut_down(whole, **content["cut"]), read_decisions(folder))
         experiment.runs()  # a seed that is none shows only here
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, BcscError) as error:
-        raise DamagedRunError(f"{path} cannot be read: {error!r}. Run the same command again to rewrite it.") from error
+        reason = str(error).rstrip(".") if isinstance(error, BcscError) else repr(error)
+        raise DamagedRunError(f"{path} cannot be read: {reason}. Run the same command again to rewrite it.") from error
     return experiment
 
 
 def read_cut(folder: Path) -> dict[str, Any]:
     """How the experiment in ``folder`` is cut down."""
-    cut: dict[str, Any] = json.loads((folder / EXPERIMENT_FILE).read_text())["cut"]
+    cut: dict[str, Any] = json.loads((folder / EXPERIMENT_FILE).read_text(encoding="utf-8"))["cut"]
     return cut
 
 
@@ -141,7 +146,7 @@ def outermost(folders: Sequence[Path]) -> tuple[Path, ...]:
 
 def study_of(experiment: Experiment, records: Iterable[RunRecord]) -> Study:
     """The runs of an experiment, found by what they compute."""
-    found = {what_it_computes(record.spec): record for record in records}
+    found = one_of_each(records)
     runs: dict[Cell, list[RunRecord]] = {cell: [] for cell in experiment.cells()}
     for run in experiment.runs():
         record = found.get(what_it_computes(run.spec))
@@ -170,13 +175,23 @@ def what_it_computes(spec: RunSpec) -> str:
     return spec_to_toml(replace(spec, threads=None, lr=spec.learning_rate))
 
 
+def one_of_each(records: Iterable[RunRecord]) -> dict[str, RunRecord]:
+    """By what they compute, one of the runs that are to give the same numbers: the last that is finished, if any is."""
+    found: dict[str, RunRecord] = {}
+    for record in records:
+        if record.is_finished or what_it_computes(record.spec) not in found:
+            found[what_it_computes(record.spec)] = record
+    return found
+
+
 def study_of_others(records: Sequence[RunRecord]) -> Study:
     """Runs that belong to no experiment, grouped by everything but their seed; W ranks at once are a method each."""
     settings = [asdict(record.spec) for record in records]
     varying = [name for name in settings[0] if name not in OWN_COLUMNS and len({str(s[name]) for s in settings}) > 1]
-    runs: dict[Cell, dict[str, RunRecord]] = {}
-    for record in records:  # of several that are to give the same numbers one counts
-        runs.setdefault(_cell_of(record, varying), {})[what_it_computes(record.spec)] = record
+    groups: dict[Cell, list[RunRecord]] = {}
+    for record in records:
+        groups.setdefault(_cell_of(record, varying), []).append(record)
+    runs = {cell: tuple(one_of_each(group).values()) for cell, group in groups.items()}
     return Study(
         name=OTHER_RUNS,
         title="Other runs",
@@ -185,7 +200,7 @@ def study_of_others(records: Sequence[RunRecord]) -> Study:
         note="",
         scope="",
         num_planned=sum(map(len, runs.values())),
-        runs={cell: tuple(group.values()) for cell, group in runs.items()},
+        runs=runs,
         paper={},
     )
 

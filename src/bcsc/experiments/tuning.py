@@ -232,7 +232,7 @@ def read_decisions(out: Path) -> dict[Cell, Decision]:
     if not path.exists():
         return {}
     try:
-        entries: list[dict[str, Any]] = [dict(entry) for entry in json.loads(path.read_text())]
+        entries: list[dict[str, Any]] = [dict(entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
         return {Cell(*entry.pop("cell")): _decision(**entry) for entry in entries}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error!r}. Run the same command again to rewrite it.") from error

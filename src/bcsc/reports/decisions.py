@@ -6,10 +6,7 @@ from bcsc.experiments.study import Study
 from bcsc.experiments.tuning import Decision
 from bcsc.reports.tables import Column, Table, columns_of_places
 
-HOW = (
-    "Chosen by the mean accuracy on training samples that were held out, with seeds that the final runs do not have; "
-    "the test set was not looked at."
-)
+HOW = "Chosen by accuracy on held-out training samples, {seeds} that no final run has; the test set was not used."
 
 
 def decisions_of(study: Study) -> Table | None:
@@ -17,16 +14,18 @@ def decisions_of(study: Study) -> Table | None:
     if not study.decisions:
         return None
     decisions = study.decisions.values()
-    is_tuned = any(decision.candidates for decision in decisions)
+    num_seeds = max((len(one.accuracies) for decision in decisions for one in decision.candidates), default=0)
     columns = {
         "Chosen": [decision.choice for decision in decisions],
-        "On held-out samples": ["; ".join(decision.tried) for decision in decisions] if is_tuned else [],
+        "On held-out samples": ["; ".join(decision.tried) for decision in decisions] if num_seeds else [],
         "Seconds per epoch": [_seconds(decision) for decision in decisions],
         "Note": ["; ".join(decision.warnings) for decision in decisions],
     }
     return Table(
         title="What was decided before the final runs",
-        notes=(HOW,) if is_tuned else (),
+        notes=(HOW.format(seeds="at one seed" if num_seeds == 1 else f"in the mean of {num_seeds} seeds"),)
+        if num_seeds
+        else (),
         columns=(*columns_of_places(list(study.decisions))[0], *_filled(columns)),
     )
 

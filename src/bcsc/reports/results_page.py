@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,11 +22,19 @@ What was measured of the paper's claims. This page is made from the run folders 
 `make results`; no number in it is typed by hand. The links in the last column of a table lead to the
 runs behind its row: configuration, a line per epoch, origin.
 
-{cost} {spread} Beside the points of a claim it is half the 95 % interval. Averages over halves and over all epochs
-compare only methods of as many epochs. At equal gradient evaluations the numbers of epochs differ, so that claims there
-are on the final accuracy. Of an odd number of epochs the middle one counts to the first half. Where epochs were cut,
-the difference from the paper is one of length, too. Times are left out: the runs were made beside other work, some on
-other machines.
+{cost} {spread} Beside the numbers of a claim it is half the 95 % interval over the seeds.
+
+- Compare averages over halves and over all epochs only between methods with equally many epochs. Claims at equal
+  gradient evaluations, where these numbers differ, are on the final accuracy. The middle one of an odd number of
+  epochs is in the first half.
+- At equal gradient evaluations the staircase of rates may drop some passes apart, as it drops at whole epochs.
+- Where epochs were cut, part of the difference from the paper is due to length. The paper gives neither seeds nor
+  spreads; its two rows of LeNet4 on Cifar10 with SGD, in two tables, are 0.75 points apart (58.66 and 57.91).
+- An interval covers the seeds alone. All seeds of a study meet the same wrong labels, and a tuned rate was chosen once.
+- The spread of the training loss is over the mini-batches of an epoch, as the paper has it. It contains how far the
+  loss falls within the epoch, which is more where an epoch computes M times the gradients.
+- The runs were made on more than one kind of CPU. Rounding differs between them, so that the same configuration may
+  end some tenths of a point apart. Times are left out for the same reason.
 """
 COMPARED: tuple[Axis, ...] = ("epochs", "gradient_evaluations")  # not seconds, which do not compare between machines
 
@@ -53,10 +62,18 @@ def studies_in(root: Path) -> dict[Path, Study]:
         raise InvalidArgumentError(
             f"{crowded[0]} holds more than one study, or runs that are not of its study. Give each a folder of its own."
         )
-    studies = {folder: study for folder, (found, _) in groups.items() for study in found}
+    studies = {folder: titled(study, folder) for folder, (found, _) in groups.items() for study in found}
     if not studies:
         raise InvalidArgumentError(f"There are no runs in {root}.")
     return studies
+
+
+def titled(study: Study, folder: Path) -> Study:
+    """The study with the heading of the words beside it, if there are any: its figure is called by it."""
+    about = folder / ABOUT
+    if not about.exists():
+        return study
+    return replace(study, title=about.read_text(encoding="utf-8").partition("\n")[0].lstrip("# "))
 
 
 def results_page(studies: Mapping[Path, Study], root: Path, page: Path) -> str:
@@ -84,7 +101,7 @@ def claims_section(verdicts: Sequence[Verdict]) -> list[str]:
             "",
             f"**{as_markdown(verdict.sentence)}.**",
             "",
-            "| case | points | interval | state |",
+            f"| case | {verdict.cases[0].unit} | interval | state |",
             "| --- | ---: | --- | --- |",
         ]
         lines += [
@@ -98,9 +115,12 @@ def study_section(folder: Path, study: Study, page: Path) -> str:
     """The table of a study with links to its runs, and its figure; a link may end on the name of its folder."""
     table = table_of(study)
     about = folder / ABOUT
-    heading = about.read_text().strip() if about.exists() else f"## {as_markdown(table.title)}\n\n{study.question}"
-    scope = study.caveat or study.reach
-    notes = [f"*{as_markdown(sentence(scope))}*", ""] if scope else []
+    heading = (
+        about.read_text(encoding="utf-8").strip()
+        if about.exists()
+        else f"## {as_markdown(table.title)}\n\n{study.question}"
+    )
+    notes = [f"*{as_markdown(sentence(study.reach))}*", ""] if study.reach else []
     links = [" ".join(run_link(run.folder, run.spec.seed, page) for run in runs) for runs in study.runs.values()]
     figure = f"![{folder.name}]({quote(f'{page.stem}/{folder.name}-{ACCURACIES}.svg')})"
     anchor = f'<a id="{quote(folder.name)}"></a>'

@@ -23,7 +23,7 @@ ABOUT_THE_BUDGET: Mapping[Axis, str] = {
     "seconds": "All methods had equal time on one machine.",
 }
 WHAT_IS_SPREAD = "Beside an accuracy, ± is the standard deviation over the seeds."
-AVERAGES_OF_OWN_EPOCHS = "Averages are over each method's own epochs, which are not of the same moments for all."
+AVERAGES_OF_OWN_EPOCHS = "Averages are over each method's own epochs, which lie at different points of training."
 NOTHING = "-"
 LATEX = {
     **{letter: rf"\{letter}" for letter in "%_&#${}"},

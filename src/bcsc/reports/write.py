@@ -1,10 +1,10 @@
 """Folders of runs -> a folder with the tables, figures, verdicts and the page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from bcsc.errors import InvalidArgumentError, MissingExtraError
+from bcsc.errors import InvalidArgumentError, MissingExtraError, in_one_line
 from bcsc.experiments import first_look
 from bcsc.experiments.study import Study, read_studies
 from bcsc.files import write_whole
@@ -22,9 +22,10 @@ def require_extras() -> None:
         raise MissingExtraError(f"A report needs {' and '.join(missing)}: pip install 'bcsc[report]'.")
 
 
-def write_report(*roots: Path, out: Path | None = None) -> Path:
+def write_report(*roots: Path, out: Path | None = None, say: Callable[[str], None] = lambda _line: None) -> Path:
     """Report on every run at or under the folders; returns the path of the HTML page.
 
+    What cannot be read is left out, named on the page, and said.
     It goes to ``out``: by default the folder ``report`` in the one that is given, or here if there are several.
     The same runs give the same bytes.
     """
@@ -34,6 +35,8 @@ def write_report(*roots: Path, out: Path | None = None) -> Path:
         raise InvalidArgumentError(
             f"There are no runs in {' or '.join(map(str, roots))}. Give the --out of bcsc reproduce or of bcsc train."
         )
+    for run in damaged:
+        say(f"left out: {in_one_line(run.reason)}")
     if len(studies) == 1:
         studies = [first_look.in_its_own_words(studies[0])]
     folder = out or (roots[0] / "report" if len(roots) == 1 else Path("report"))

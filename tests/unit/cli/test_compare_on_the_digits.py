@@ -114,7 +114,7 @@ def test_one_command_goes_from_a_file_to_verdicts_on_tuned_arms(
     assert "12 finished before" in capsys.readouterr().out
     page = (out / "report" / "index.html").read_text()
     assert "lr = 0.05 is the largest that was tried" in page
-    assert 'href="#runs-behind-claim-lion-bcsc-m-2-over-lion' in page
+    assert 'href="#runs-behind-claim-lion-bcsc-m-m-over-lion' in page
 
 
 @pytest.mark.slow

@@ -47,3 +47,14 @@ def test_the_report_on_a_folder_of_records_finds_every_run_finished(tmp_path: Pa
     page = (tmp_path / "index.html").read_text()
     assert f"{expected} finished of {expected} run" in page
     assert 'id="damaged"' not in page
+
+
+def test_what_is_left_out_is_said_beside_the_path_of_the_report(tmp_path: Path, capsys) -> None:
+    for name in ("whole", "damaged"):
+        write_run(tmp_path / name, RunSpec(epochs=1, seed=len(name)))
+    (tmp_path / "damaged" / "metrics.jsonl").write_text("")
+    assert main(["report", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"report: {tmp_path / 'report' / 'index.html'}\n"
+    assert said.err.startswith(f"left out: {tmp_path / 'damaged'}")
+    assert said.err.count("\n") == 1

@@ -1,6 +1,9 @@
 """Runs find their place in an experiment by what they compute; the others are shown too."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down
 from bcsc.experiments.experiment import Cell
-from bcsc.experiments.study import EXPERIMENT_FILE, outermost, read_studies
+from bcsc.experiments.study import EXPERIMENT_FILE, outermost, read_studies, write_experiment
 from bcsc.runs.folder import ORIGIN
 from bcsc.runs.spec import RunSpec
 from tests.run_folders import write_run, write_study
@@ -130,3 +133,26 @@ def test_several_folders_are_read_as_one_and_none_twice(tmp_path: Path) -> None:
     ]
     assert [sum(map(len, study.runs.values())) for study in studies] == [8, 2]
     assert outermost(folders) == (tmp_path / "a", tmp_path / "b", tmp_path / "c")
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_finished_run_counts_before_an_unfinished_one_that_is_to_give_the_same(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    spec = cut_down(EXPERIMENTS["cifar10"], epochs=2, models=["lenet4"], seeds=[0]).runs()[0].spec
+    for folder in ("other", "planned"):
+        if folder == "planned":
+            write_study(tmp_path / folder, "cifar10", epochs=2, models=["lenet4"], seeds=[0], arms=["AdaGrad"])
+        write_run(tmp_path / folder / names[0], spec)
+        write_run(tmp_path / folder / names[1], spec, state="interrupted", epochs_done=1)
+        (study, *_), _ = read_studies(tmp_path / folder)
+        assert (study.num_finished, study.num_planned) == (1, 1)
+
+
+def test_a_plan_is_read_as_it_was_written_whatever_the_language_of_the_machine(tmp_path: Path) -> None:
+    plan = 'title = "Résumé"\nrecipe = { data = "digits" }\narm = [{ label = "Größe", method = "sgd" }]\n'
+    write_experiment(tmp_path, "mine", {}, plan)
+    code = f"from bcsc.experiments.study import *; print(ascii(read_experiment(Path({str(tmp_path)!r})).title))"
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == ascii("Résumé"), done.stderr

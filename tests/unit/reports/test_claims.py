@@ -4,21 +4,25 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bcsc.choices import Measure, Period
 from bcsc.data.registry import SOURCES
-from bcsc.experiments.catalog import EXPERIMENTS
+from bcsc.experiments.catalog import EXPERIMENTS, cut_down
 from bcsc.experiments.experiment import NUM_CLASSES, PERIODS
+from bcsc.experiments.planning.plan_file import experiment_from_toml
 from bcsc.experiments.planning.sayings import read_saying
-from bcsc.experiments.study import Study, read_studies
-from bcsc.reports.claims import CLAIMS, T_95, Case, Verdict, cases_of, claims_of_the_catalog, judge, paired
+from bcsc.experiments.study import Study, read_studies, study_of
+from bcsc.reports.claims import CLAIMS, Verdict, cases_of, claims_of_the_catalog, judge
+from bcsc.reports.judging.cases import T_95, Case, paired
 from bcsc.reports.page import runs_behind
 from bcsc.runs.record import RunRecord
 from bcsc.runs.spec import RunSpec
-from tests.run_folders import study_in_memory, write_study
+from tests.run_folders import finished_record, study_in_memory, write_study
 
 CUT = {"epochs": 2}
 OVER_SGD = [claim for claim in CLAIMS if claim.name == "bcsc-over-sgd"]
@@ -26,7 +30,7 @@ VALUES = st.lists(st.floats(-50, 50), min_size=0, max_size=14).map(tuple)
 
 
 def luck(spec: RunSpec) -> float:
-    return 0.01 * spec.seed * (len(spec.method) + len(spec.outliers) + spec.blocks)
+    return 0.01 * spec.seed * (len(spec.method) * len(spec.outliers) + spec.blocks)
 
 
 def as_claimed(spec: RunSpec, _epoch: int) -> float:
@@ -151,7 +155,7 @@ def test_an_arm_that_guesses_decides_nothing_and_is_named(name: str, data: str, 
 def test_a_verdict_stands_on_the_runs_of_the_study_that_speaks(tmp_path: Path) -> None:
     for folder, seeds in (("a", [0, 1]), ("b", [0])):
         write_study(tmp_path / folder, "blocks", epochs=2, seeds=seeds, models=["lenet4"], blocks=[2, 8])
-    (verdict,) = (verdict for verdict in judge(CLAIMS, read_studies(tmp_path)[0]) if verdict.cases)
+    verdict = {verdict.claim.name: verdict for verdict in judge(CLAIMS, read_studies(tmp_path)[0])}["rises-with-m"]
     behind = runs_behind(verdict)
     assert len(behind) == 3 * 2  # SGD has one block
     assert {folder.relative_to(tmp_path).parts[0] for folder in behind} == {"a"}
@@ -343,6 +347,10 @@ def test_what_is_said_of_an_arm_that_was_left_out_stays_open() -> None:
     assert verdict.cases[1].label == "BCSC M=8: left out of this study"
     (case,) = said("BCSC M={M} over SGD", study)
     assert case.label == "BCSC M over SGD: left out of this study"
+    (case,) = of_measure("BCSC M={M} below SGD", study, "train_loss")
+    assert (case.label, case.unit) == ("BCSC M below SGD: left out of this study", "training loss")
+    (case,) = said("BCSC M={M} falls by more than SGD", study)
+    assert case.label == "BCSC M falls by more than SGD: left out of this study"
     one_m = study_in_memory("blocks", as_claimed, arms=["BCSC M=8"], **CUT)
     assert [case.state for case in only_rule("rises-with-m", one_m)] == ["not decided"]
 
@@ -363,9 +371,9 @@ def test_a_rise_on_the_whole_with_a_fall_on_the_way_is_none() -> None:
 
     study = study_in_memory("blocks", accuracy, blocks=[2, 4, 8], models=["lenet4"], **CUT)
     assert [(case.label, case.state) for case in only_rule("rises-with-m", study)] == [
-        ("LeNet4: points per doubling of M, from 1 to 8", "holds"),
-        ("LeNet4: BCSC M=4 over BCSC M=2", "does not hold"),
-        ("LeNet4: BCSC M=8 over BCSC M=4", "does not hold"),
+        ("LeNet4: per doubling of M, from 1 to 8, all", "holds"),
+        ("LeNet4: BCSC M=4 over BCSC M=2, all", "does not hold"),
+        ("LeNet4: BCSC M=8 over BCSC M=4, all", "does not hold"),
     ]
     assert verdicts_on(study)["rises-with-m"].state == "does not hold so far"
 
@@ -391,7 +399,7 @@ def test_rising_with_blocks_is_measured_in_points_per_doubling_and_in_each_place
 
     cases = only_rule("rises-with-m", study_in_memory("blocks", accuracy, **CUT))
     assert [case.label for case in cases] == [
-        f"{network}: points per doubling of M, from 1 to 16" for network in ("LeNet4", "VGG19", "ResNet18")
+        f"{network}: per doubling of M, from 1 to 16, all" for network in ("LeNet4", "VGG19", "ResNet18")
     ]
     for case, model in zip(cases, ("lenet4", "vgg19", "resnet18"), strict=True):
         assert case.values == pytest.approx((len(model),) * 3)
@@ -410,7 +418,7 @@ def test_the_claims_are_those_of_all_plans_and_share_what_they_have_in_common() 
 def test_a_cell_of_which_nothing_is_finished_has_no_seeds_to_pair() -> None:
     study = study_in_memory("blocks", as_claimed)
     known = next(iter(study.runs))
-    assert paired(study, {known: 1.0, replace(known, arm="another"): -1.0}, "all") == ()
+    assert paired(study, "test_accuracy", {known: 1.0, replace(known, arm="another"): -1.0}, "all") == ()
 
 
 def test_studies_of_ones_own_are_judged_by_their_own_claims_each() -> None:
@@ -428,7 +436,7 @@ def test_a_fall_is_described_by_its_bound(words: str) -> None:
     study = study_in_memory("outliers", as_claimed, **CUT)
     conditions = [cell.condition for cell in study.runs]
     saying = replace(read_saying(f"SGD falls by {words}", ["SGD"], []), conditions=(conditions[0], conditions[-1]))
-    assert [case.label for case in cases_of(study, saying)] == [f"LeNet4: SGD falls by {words}"]
+    assert [case.label for case in cases_of(study, saying)] == [f"LeNet4: SGD falls by {words}, all"]
 
 
 def test_a_case_names_its_experiment_where_a_claim_is_made_of_two() -> None:
@@ -438,3 +446,96 @@ def test_a_case_names_its_experiment_where_a_claim_is_made_of_two() -> None:
         rules = {name: claim.rules[name] for name in ("cifar100", "cifar10")[:num_experiments]}
         (verdict,) = judge([replace(claim, rules=rules)], [study])
         assert all(case.label.startswith("cifar100, ") == (num_experiments == 2) for case in verdict.cases)
+
+
+def of_measure(sentence: str, study: Study, measure: Measure, period: Period = "first_half") -> list[Case]:
+    """What becomes of a sentence on another measure than the accuracy."""
+    saying = read_saying(sentence, [*study.arm_labels, *study.arm_labels.values()], [period])
+    return cases_of(study, replace(saying, measure=measure))
+
+
+def test_a_claim_on_a_loss_is_judged_by_that_loss_over_its_period() -> None:
+    study = study_in_memory("cifar10-deep", as_claimed, models=["googlenet"], epochs=3)
+    (case,) = of_measure("BCSC M={M} below SGD", study, "train_loss")
+    bcsc, sgd = (study.runs[cell] for cell in case.cells)
+    losses = [[run.rows[0].train_loss + run.rows[1].train_loss for run in runs] for runs in (bcsc, sgd)]
+    assert case.values == pytest.approx([(ours - theirs) / 2 for ours, theirs in zip(*losses, strict=True)])
+    assert case.label == "GoogLeNet: BCSC M=8 below SGD, training loss, first half"
+    assert (case.state, case.unit) == ("holds", "training loss")
+    assert case.numbers.startswith(f"{fmean(case.values):+.4f} ± {case.margin:.4f} (3 seeds)")
+    assert [each.state for each in of_measure("BCSC M={M} over SGD", study, "train_loss")] == ["does not hold"]
+
+
+@pytest.mark.parametrize(("accuracy", "state"), [(as_claimed, "holds"), (otherwise, "does not hold")])
+def test_a_loss_that_falls_with_blocks_has_a_line_that_slopes_down(
+    accuracy: Callable[[RunSpec, int], float], state: str
+) -> None:
+    study = study_in_memory("blocks", accuracy, models=["lenet4"], blocks=[2, 8], **CUT)
+    slope, *steps = of_measure("SGD and BCSC M={M} fall with M", study, "test_loss", "final")
+    assert slope.label == "LeNet4: per doubling of M, from 1 to 8, test loss, final"
+    assert slope.state == state
+    assert (fmean(slope.values) < 0) == (state == "holds")
+    others = [("BCSC M=2 below SGD", "does not hold"), ("BCSC M=8 below BCSC M=2", "does not hold")]
+    assert [(step.label.removeprefix("LeNet4: ").removesuffix(", test loss, final"), step.state) for step in steps] == (
+        others if state == "does not hold" else []
+    )
+
+
+def test_an_arm_that_falls_by_more_than_others_is_compared_with_each() -> None:
+    lost = {"sgd": 7.0, 2: 3.0, 8: 1.0}
+
+    def accuracy(spec: RunSpec, _epoch: int) -> float:
+        corrupted = spec.outliers == "symmetric:0.15"
+        return 60.0 - corrupted * lost[spec.method if spec.method == "sgd" else spec.blocks] + luck(spec)
+
+    study = study_in_memory("outliers", accuracy, blocks=[2, 8], **CUT)
+    cases = only_rule("less-sensitive-to-outliers", study)
+    assert [case.label for case in cases] == [f"LeNet4: SGD falls by more than BCSC M={m}, all" for m in (2, 8)]
+    assert [round(fmean(case.values)) for case in cases] == [4, 6]
+    assert [{cell.condition for cell in case.cells} for case in cases] == [{"no outliers", "15 % outliers"}] * 2
+
+
+def test_a_measurement_that_is_no_number_decides_nothing() -> None:
+    study = study_in_memory("cifar10-deep", as_claimed, models=["googlenet"], **CUT)
+    cell, (first, *rest) = next(iter(study.runs.items()))
+    broken = replace(first, rows=(first.rows[0]._replace(train_loss=math.inf), *first.rows[1:]))
+    study = replace(study, runs={**study.runs, cell: (broken, *rest)})
+    (case,) = of_measure("BCSC M={M} below SGD", study, "train_loss")
+    assert (case.values, case.state) == ((), "not decided")
+    assert "the training loss is not a number at every seed" in case.numbers
+
+
+def test_of_two_arms_that_rise_each_has_a_line_of_its_own() -> None:
+    heights = {"bcsc": 70.0, "rbc": 50.0, "sgd": 40.0}
+
+    def accuracy(spec: RunSpec, _epoch: int) -> float:
+        return heights[spec.method] + 3.0 * math.log2(spec.blocks) - 5.0 * (spec.lr == 0.1) + luck(spec)
+
+    text = """recipe = { data = "cifar10", epochs = 2 }
+arm = [
+    { label = "SGD {lr}", method = "sgd", lr = [0.05, 0.1] },
+    { label = "BCSC M={M}", method = "bcsc", blocks = [2, 4] },
+    { label = "RBC M={M}", method = "rbc", blocks = [2, 4] },
+]"""
+    experiment = experiment_from_toml(text, "mine", "mine.toml")
+    study = study_of(experiment, [finished_record(run.spec, accuracy) for run in experiment.runs()])
+    together = said("SGD {lr} and BCSC M={M} and RBC M={M} rise with M", study)
+    alone = [case for arm in ("BCSC", "RBC") for case in said(f"SGD {{lr}} and {arm} M={{M}} rise with M", study)]
+    assert [(case.values, case.state) for case in together] == [(case.values, case.state) for case in alone]
+    assert [case.state for case in together] == ["holds", "holds"]
+
+
+def test_a_claim_names_the_m_that_was_run_not_the_one_that_was_planned() -> None:
+    text = """recipe = { data = "cifar10", epochs = 2 }
+arm = [{ label = "SGD", method = "sgd" }, { label = "BCSC M={M}", method = "bcsc", blocks = [2] }]
+claim = [{ says = "BCSC M={M} over SGD" }]"""
+    planned = experiment_from_toml(text, "mine", "mine.toml")
+    for blocks, statement in (
+        (None, "BCSC M=2 over SGD."),
+        ([3], "BCSC M=3 over SGD."),
+        ([2, 3], "BCSC M={M} over SGD."),
+    ):
+        experiment = cut_down(planned, blocks=blocks)
+        study = study_of(experiment, [finished_record(run.spec, as_claimed) for run in experiment.runs()])
+        (verdict,) = judge([], [study])
+        assert verdict.claim.statement == statement

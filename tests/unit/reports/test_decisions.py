@@ -53,6 +53,16 @@ def test_a_row_has_the_choice_every_candidate_and_the_warning(root: Path) -> Non
     assert table is not None
     assert [column.head for column in table.columns] == ["Method", "Chosen", "On held-out samples", "Note"]
     assert table.rows == [("SGD", "lr = 0.1", "0.01: 80.00 %; 0.1: 90.00 %", WARNING)]
+    (note,) = table.notes
+    assert "at one seed that no final run has" in note
+
+
+def test_the_number_of_seeds_that_decided_is_given(root: Path) -> None:
+    write_decisions(root, {TUNED: Decision({"lr": 0.1}, (Candidate({"lr": 0.1}, (80.0, 90.0)),))})
+    (study,), _ = read_studies(root)
+    table = decisions_of(study)
+    assert table is not None
+    assert "in the mean of 2 seeds that no final run has" in table.notes[0]
 
 
 def test_what_was_only_timed_says_so(root: Path) -> None:

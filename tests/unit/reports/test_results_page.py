@@ -76,7 +76,7 @@ def test_every_table_says_how_far_it_reaches(text: str) -> None:
     masks = text.partition('<a id="masks"></a>')[2].partition("| Method |")[0]
     assert "*In 1 network, at 8 epochs, with 3 seeds, on the first 10000 training samples.*" in masks
     cut_down = text.partition('<a id="cifar10-10-epochs"></a>')[2].partition("| Method |")[0]
-    assert "*Cut down: 10 of 200 epochs, 1 of 3 networks.*" in cut_down
+    assert "*In 1 of 3 networks, at 10 of 200 epochs, with 3 seeds.*" in cut_down
 
 
 def test_what_was_tuned_stands_below_the_table_of_its_study(tmp_path: Path) -> None:
@@ -85,5 +85,15 @@ def test_what_was_tuned_stands_below_the_table_of_its_study(tmp_path: Path) -> N
     tried = (Candidate({"lr": 0.1}, (50.0, 51.0)), Candidate({"lr": 0.2}, (52.0, None)))
     write_decisions(root, {Cell("googlenet", "", "SGD"): Decision({"lr": 0.1}, tried)})
     page = results_page(studies_in(tmp_path / "records"), tmp_path, tmp_path / "docs.md")
-    assert page.index("| Method |") < page.index("**What was decided before the final runs.** Chosen by the mean")
+    assert page.index("| Method |") < page.index("**What was decided before the final runs.** Chosen by accuracy")
     assert "| lr = 0.1 | 0.1: 50.50 %; 0.2: diverged |" in page
+
+
+def test_the_figure_of_a_study_without_a_plan_is_called_by_the_heading_beside_it(tmp_path: Path) -> None:
+    for seed in range(2):
+        write_run(tmp_path / "records" / "mine" / f"run-{seed}", RunSpec(epochs=2, seed=seed))
+    (tmp_path / "records" / "mine" / "about.md").write_text("## My runs\n\nWords.\n")
+    assert main(["report", str(tmp_path / "records"), "--markdown", str(tmp_path / "docs.md")]) == 0
+    figure = (tmp_path / "docs" / "mine-accuracy.svg").read_text()
+    assert "<!-- My runs -->" in figure
+    assert "Other runs" not in figure

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bcsc.errors import BcscError, Diverged, Interrupted, MissingExtraError
-from bcsc.experiments.campaigns.campaign import STATE_OF_EXIT, Job
+from bcsc.errors import BcscError, MissingExtraError
+from bcsc.experiments.campaigns.campaign import Job
 from bcsc.experiments.campaigns.local import POLL_SECONDS, TRAIN
 from bcsc.runs.folder import RunFolder
 from bcsc.runs.run import RunOptions, run
@@ -24,7 +24,6 @@ from bcsc.runs.spec import RunSpec
 from bcsc.runs.watch import PlainWatcher
 
 MAX_LOSSES = 3  # of workers, for one run; then it has failed
-EXIT_OF_STATE = {state: code for code, state in STATE_OF_EXIT.items()}
 
 
 class TaskReport(NamedTuple):
@@ -65,11 +64,11 @@ def carry_out_run(name: str, spec: RunSpec, files: dict[str, bytes], outbox: Any
         RunFolder(folder).write_files(files)
         reporter = Reporter(name, folder, spec.epochs, outbox)
         try:
-            result = run(spec, folder, RunOptions(watcher=reporter))
-            code = EXIT_OF_STATE[result.summary["state"]]
-        except (Diverged, Interrupted, BcscError) as error:
+            run(spec, folder, RunOptions(watcher=reporter))
+            code = 0
+        except BcscError as error:
             reporter.say(f"bcsc: {error}")
-            code = 3 if isinstance(error, Diverged) else 130 if isinstance(error, Interrupted) else 2
+            code = error.exit_code
         except Exception:  # a mistake of ours: it belongs in the log of this run and stops no other
             reporter.say(traceback.format_exc())
             code = 1

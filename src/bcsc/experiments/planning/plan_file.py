@@ -23,7 +23,7 @@ from bcsc.experiments.planning.arms import (
     sweep,
 )
 from bcsc.experiments.planning.places import MisplacedError, Place, at, named_by_line
-from bcsc.experiments.planning.sayings import PlannedClaim, read_saying
+from bcsc.experiments.planning.sayings import MEASURES, PlannedClaim, read_saying
 from bcsc.runs.spec import RunSpec
 
 KINDS_OF_VALUE: Mapping[type, str] = {int: "a whole number", str: "a text", dict: "a table", list: "a list"}
@@ -34,7 +34,7 @@ PLAN_KEYS: Mapping[str, type] = {
     **dict.fromkeys(("recipe", "tuning"), dict),
 }
 CLAIM_KEYS: Mapping[str, type] = {
-    **dict.fromkeys(("name", "statement", "source", "from", "to"), str),
+    **dict.fromkeys(("name", "statement", "source", "measure", "from", "to"), str),
     "says": object,
     "periods": list,
 }
@@ -152,7 +152,7 @@ def _labelled(kind: str, index: int, table: Any, shared: Settings) -> tuple[str,
     own = _settings({name: value for name, value in table.items() if name != "label"}, (kind, index), list(ELSEWHERE))
     settings = {**shared, **own}
     with at(kind, index, "label"):
-        if not isinstance(label, str):
+        if not isinstance(label, str) or (kind == "arm" and not label.strip()):
             raise InvalidArgumentError(f"The {kind} must have a label, a text, got {label!r}.")
         names = [name for name, value in settings.items() if not isinstance(value, Scaled | Tuned)]
         names += ["M"] if "blocks" in settings else []
@@ -233,6 +233,8 @@ def _claim(index: int, table: Any, experiment: Experiment) -> PlannedClaim:
     with at(*place, "periods"):
         wanted = [check_choice("A period", period, PERIODS) for period in table.get("periods", ())]
         periods = [period for period in PERIODS if period in wanted]
+    with at(*place, "measure"):
+        measure = check_choice("A measure", table.get("measure", "test_accuracy"), MEASURES)
     labels = dict.fromkeys(cell.condition for cell in experiment.cells())
     ends = {}
     for key, default in (("from", next(iter(labels))), ("to", next(reversed(labels)))):
@@ -243,28 +245,22 @@ def _claim(index: int, table: Any, experiment: Experiment) -> PlannedClaim:
         kinds = {saying.kind for saying in sayings}
         if ends["from"] == ends["to"] and "falls" in kinds:
             raise InvalidArgumentError("To fall there must be two conditions: from one to the other.")
-        if "rises" in kinds and len({cell.blocks for cell in experiment.cells()}) < 2:
-            raise InvalidArgumentError("To rise with M there must be arms with several: blocks = [2, 4, 8].")
+        if measure != "test_accuracy" and "falls" in kinds:
+            raise InvalidArgumentError("What falls by points is the test accuracy. Leave measure out.")
+        if "slopes" in kinds and len({cell.blocks for cell in experiment.cells()}) < 2:
+            raise InvalidArgumentError("To rise or fall with M there must be arms with several: blocks = [2, 4, 8].")
     for key in {"from", "to"} & set(table):
         with at(*place, key):
             if "falls" not in kinds:
                 raise InvalidArgumentError(f"{key} is for a claim that an arm falls. Leave it out.")
-    statement = table.get("statement", f"{filled_in(', and '.join(sentences), experiment)}.")
+    by = "" if measure == "test_accuracy" else f", by the {MEASURES[measure]}"
+    statement = table.get("statement", f"{', and '.join(sentences)}{by}.")
     return PlannedClaim(
         table.get("name", as_file_name(f"{experiment.name} {statement}")),
         statement,
         table.get("source", experiment.source),
-        tuple(replace(saying, conditions=(ends["from"], ends["to"])) for saying in sayings),
+        tuple(replace(saying, conditions=(ends["from"], ends["to"]), measure=measure) for saying in sayings),
     )
-
-
-def filled_in(statement: str, experiment: Experiment) -> str:
-    """The statement with ``BCSC M={M}`` called as in the table, where there is one M alone."""
-    labels = experiment.arm_labels()
-    for label in dict.fromkeys(labels.values()):
-        in_table = [name for name, planned in labels.items() if planned == label]
-        statement = statement.replace(label, in_table[0]) if len(in_table) == 1 else statement
-    return statement
 
 
 def arm_names(experiment: Experiment) -> list[str]:

@@ -1,31 +1,46 @@
-"""What a claim says of the arms of an experiment, in one of three sentences."""
+"""What a claim says of the arms of an experiment, in one of a few sentences."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from bcsc.choices import Period
+from bcsc.choices import Measure, Period
 from bcsc.errors import InvalidArgumentError
 
 Side = Literal["above", "below"]
+
+# What a claim may be about, in words.
+MEASURES: Mapping[Measure, str] = {
+    "test_accuracy": "test accuracy",
+    "test_loss": "test loss",
+    "train_loss": "training loss",
+    "train_loss_std": "spread of the training loss",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saying:
     """One thing that a claim says of arms, which are named by their labels, with ``{M}`` or filled in.
 
-    over: each is more accurate than all the others, M for M. rises: the accuracy rises with M. falls: from the first
-    condition to the second it falls by a number of points that lies above or below a bound.
+    compares: the measure of each lies above (or below) that of all the others, M for M. slopes: the measure rises (or
+    falls) with M. falls: from the first condition to the second the accuracy falls by a number of points that lies
+    above or below a bound, or by more than that of the others does.
     """
 
-    kind: Literal["over", "rises", "falls"]
+    kind: Literal["compares", "slopes", "falls"]
     arms: tuple[str, ...]
     periods: tuple[Period, ...]
     others: tuple[str, ...] = ()
     conditions: tuple[str, str] = ("", "")
     side: Side = "above"
     bound: float = 0.0
+    measure: Measure = "test_accuracy"
+
+    @property
+    def word(self) -> str:
+        """What stands between two arms."""
+        return "falls by more than" if self.kind == "falls" else "over" if self.side == "above" else "below"
 
 
 @dataclass(frozen=True)
@@ -45,17 +60,22 @@ def read_saying(sentence: object, arms: Collection[str], periods: Collection[Per
     if (falls := re.fullmatch(r"(.+) falls by (less|more) than (\d+(?:\.\d+)?) points?", text)) and falls[1] in arms:
         side: Side = "below" if falls[2] == "less" else "above"
         return Saying(kind="falls", arms=(falls[1],), periods=some, side=side, bound=float(falls[3]))
-    if (rises := re.fullmatch(r"(.+) rises? with M", text)) and (risers := _arms_in(rises[1], arms)):
-        return Saying(kind="rises", arms=risers, periods=some)
-    for over in re.finditer(" over ", text):
-        better, others = _arms_in(text[: over.start()], arms), _arms_in(text[over.end() :], arms)
-        if both := set(better) & set(others):
-            raise InvalidArgumentError(f"A claim compares different arms, got {min(both)!r} over itself.")
-        if better and others:
-            return Saying(kind="over", arms=better, others=others, periods=tuple(periods) or ("all", "final"))
+    if (slopes := re.fullmatch(r"(.+) (rise|fall)s? with M", text)) and (sloping := _arms_in(slopes[1], arms)):
+        return Saying(kind="slopes", arms=sloping, periods=some, side="above" if slopes[2] == "rise" else "below")
+    for words in re.finditer(" over | below | falls? by more than ", text):
+        some_arms, others = _arms_in(text[: words.start()], arms), _arms_in(text[words.end() :], arms)
+        if both := set(some_arms) & set(others):
+            raise InvalidArgumentError(f"A claim compares different arms, got {min(both)!r}{words[0]}itself.")
+        if some_arms and others and "fall" in words[0]:
+            return Saying(kind="falls", arms=some_arms, others=others, periods=some)
+        if some_arms and others:
+            side = "above" if words[0] == " over " else "below"
+            periods = tuple(periods) or ("all", "final")
+            return Saying(kind="compares", arms=some_arms, others=others, periods=periods, side=side)
     raise InvalidArgumentError(
-        "A claim says 'A over B', 'A rises with M', or 'A falls by less (or more) than 1 point', where A and B are "
-        f"arms ({'; '.join(arms)}) or several of them with 'and' between, got {sentence!r}."
+        "A claim says 'A over B', 'A below B', 'A rises (or falls) with M', 'A falls by less (or more) than 1 point', "
+        f"or 'A falls by more than B', where A and B are arms ({'; '.join(arms)}) or several of them with 'and' "
+        f"between, got {sentence!r}."
     )
 
 

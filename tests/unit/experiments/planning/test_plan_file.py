@@ -128,6 +128,7 @@ def test_a_setting_may_be_a_multiple_of_the_recipes(rate: float, factor: str, lr
         ('"symmetric:0.15"', '"symetric:0.15"', "line 10 (condition 2 outliers)", "Did you mean 'symmetric'"),
         ('"sgd"', '"sgdd"', "line 14 (arm 1 method)", "method must be one of sgd"),
         ('label = "SGD"\n', "", "line 12 (arm 1 label)", "must have a label, a text, got None"),
+        ('label = "SGD"\n', 'label = " "\n', "line 13 (arm 1 label)", "must have a label, a text, got ' '"),
         ("blocks = [2, 4]", "blocks = [2, 2]", "line 19 (arm 2 blocks)", "Every value of blocks must be there once"),
         ("blocks = [2, 4]", 'blocks = [2, "a"]', "line 19 (arm 2 blocks)", "blocks must be of type int, got 'a'"),
         ("blocks = [2, 4]", 'lr = { over = "N" }', "line 19 (arm 2 lr)", 'in an arm { times = "M" }'),
@@ -168,6 +169,24 @@ def test_a_setting_may_be_a_multiple_of_the_recipes(rate: float, factor: str, lr
             '[[claim]]\nperiods = ["last"]',
             "line 22 (claim 1 periods)",
             "A period must be one of first_half",
+        ),
+        (
+            "[[claim]]",
+            '[[claim]]\nmeasure = "training loss"',
+            "line 22 (claim 1 measure)",
+            "A measure must be one of test_accuracy, test_loss, train_loss",
+        ),
+        (
+            "[[claim]]",
+            '[[claim]]\nmeasure = "test_loss"',
+            "line 23 (claim 1 says)",
+            "What falls by points is the test accuracy. Leave measure out",
+        ),
+        (
+            "BCSC M={M} over SGD",
+            "SGD falls by more than SGD",
+            "line 22 (claim 1 says)",
+            "got 'SGD' falls by more than itself",
         ),
         ("[[claim]]", '[[claim]]\nto = "dirty"', "line 22 (claim 1 to)", "A condition must be one of clean, noisy"),
         ("[[claim]]", '[[claim]]\nto = "clean"', "line 23 (claim 1 says)", "there must be two conditions"),
@@ -218,7 +237,7 @@ def test_what_rises_with_m_has_several() -> None:
     text += '[[arm]]\nlabel = "BCSC"\nmethod = "bcsc"\nblocks = 2\n[[claim]]\nsays = "BCSC rises with M"\n'
     experiment(text)  # from SGD's M = 1
     alone = text.replace('label = "SGD"\nmethod = "sgd"', 'label = "RBC"\nmethod = "rbc"\nblocks = 2')
-    with pytest.raises(InvalidArgumentError, match="To rise with M there must be arms with several"):
+    with pytest.raises(InvalidArgumentError, match="To rise or fall with M there must be arms with several"):
         experiment(alone)
 
 
@@ -247,8 +266,12 @@ def test_a_plan_has_the_name_of_its_file(tmp_path: Path) -> None:
 def test_a_claim_without_a_statement_states_what_it_says() -> None:
     (claim,) = experiment().claims
     assert claim.statement == "BCSC M={M} over SGD, and BCSC M=4 falls by less than 2 points."
-    assert [saying.kind for saying in claim.sayings] == ["over", "falls"]
+    assert [saying.kind for saying in claim.sayings] == ["compares", "falls"]
     assert claim.sayings[1].conditions == ("clean", "noisy")
+    text = PLAN.partition("[[claim]]")[0] + '[[claim]]\nsays = "BCSC M=4 below SGD"\nmeasure = "train_loss_std"\n'
+    (other,) = experiment(text).claims
+    assert other.statement == "BCSC M=4 below SGD, by the spread of the training loss."
+    assert [(saying.measure, saying.side) for saying in other.sayings] == [("train_loss_std", "below")]
 
 
 def test_every_plan_of_the_package_has_a_name_and_passes_all_checks() -> None:

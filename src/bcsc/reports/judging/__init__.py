@@ -1,0 +1,1 @@
+"""From runs to the numbers that decide a claim."""
