@@ -3,6 +3,7 @@
 torchrun --standalone --nproc-per-node 2 examples/fsdp2.py [FOLDER [CHECKPOINT_TO_GO_ON_FROM]]
 """
 
+import os
 import sys
 
 import torch
@@ -45,6 +46,7 @@ for epoch in range(optimizer.epoch, 4):
 with torch.no_grad():
     right = (model(digits.test_images / 255).argmax(1) == digits.test_labels).float().mean().item()
 if rank == 0:
-    print(f"{num_ranks} processes, test accuracy {100 * right:.1f} %")
-dist.barrier()  # here gloo's threads let go of the last tensors, which they cannot do while Python shuts down
+    print(f"{num_ranks} processes, test accuracy {100 * right:.1f} %", flush=True)
+dist.barrier()
 dist.destroy_process_group()
+os._exit(0)  # at once: gloo's threads may still let go of a tensor, which aborts the process while Python shuts down

@@ -1,6 +1,7 @@
 """Run a function in several processes that know each other, and collect what each returns."""
 
 import datetime
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,3 +29,4 @@ def _work(rank: int, size: int, function: Callable[..., Any], arguments: tuple[A
         dist.barrier()
     finally:
         dist.destroy_process_group()
+    os._exit(0)  # sharded parameters keep gloo's threads alive: those could abort while Python shuts down
