@@ -74,8 +74,7 @@ STAGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 RATES_PER_DECADE = 5  # a grid of rates: 0.001, 0.0016, 0.0025, 0.004, 0.0063, 0.01, ...
-FIRST_RATE = {"rmsprop": -12, "adamw": -12, "sgd": -3}  # where the search begins, on the grid: 0.004 and 0.25
-UNSCALED = 3  # where moves are not rescaled it begins so much further up: half of the units move, by about half
+FIRST_PLACE = {"rmsprop": -12, "adamw": -12, "sgd": -3}  # of dense arms, on the grid: 0.004 and 0.25
 MOST_RATES = 9  # of an arm
 
 TUNING_SEED, SEEDS = 1000, (0, 1, 2)
@@ -84,8 +83,3 @@ TUNING_SEED, SEEDS = 1000, (0, 1, 2)
 def rate_on_grid(place: int) -> float:
     """A rate, to two digits."""
     return float(f"{10 ** (place / RATES_PER_DECADE):.2g}")
-
-
-def first_place(base: str, arm: str) -> int:
-    """Where on the grid the search for an arm's rate begins."""
-    return FIRST_RATE[base] + (0 if ARMS[arm].get("rescale", True) else UNSCALED)

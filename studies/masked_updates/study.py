@@ -21,13 +21,13 @@ from bcsc.origin import describe_origin, now
 from bcsc.runs.spec import toml_value
 from studies.masked_updates.arms import (
     ARMS,
+    FIRST_PLACE,
     MOST_RATES,
     SCHEDULES,
     SEEDS,
     STAGES,
     TUNING_SEED,
     LanguageRun,
-    first_place,
     rate_on_grid,
 )
 from studies.masked_updates.language_model import train_language_model
@@ -84,9 +84,15 @@ class LanguageStudy:
 
     def carry_out(self, cell: Cell) -> None:
         """Find the best rate, and make the final runs."""
-        place = best_place(first_place(cell.base, cell.arm), lambda place: self.record(cell, place, TUNING_SEED).loss)
+        place = self.chosen_place(cell)
         for seed in SEEDS:
             self.record(cell, place, seed)
+
+    def chosen_place(self, cell: Cell) -> int:
+        """Where on the grid an arm's best rate is; the search for a masked arm's begins at that of the dense one."""
+        dense = cell._replace(arm="dense")
+        first = FIRST_PLACE[cell.base] if cell == dense else self.chosen_place(dense)
+        return best_place(first, lambda place: self.record(cell, place, TUNING_SEED).loss)
 
     def record(self, cell: Cell, place: int, seed: int) -> Record:
         """A run, made if it is not there yet."""
@@ -103,7 +109,7 @@ class LanguageStudy:
 
 
 def best_place(first: int, loss_at: Callable[[int], float]) -> int:
-    """Where on the grid the loss is smallest: a step to either side is tried, and on until it grows again.
+    """Where on the grid the loss is smallest: it grows on either side of it, as far as enough places were tried.
 
     Where several are alike, as runs are that diverge, the smallest rate counts as the best.
     """
@@ -111,14 +117,13 @@ def best_place(first: int, loss_at: Callable[[int], float]) -> int:
     def rank(place: int) -> tuple[float, int]:
         return losses[place], place
 
-    losses = {place: loss_at(place) for place in (first, first - 1, first + 1)}
-    while len(losses) < MOST_RATES:
+    losses: dict[int, float] = {}
+    best, missing = first, [first]
+    while missing and len(losses) < MOST_RATES:
+        losses[missing[0]] = loss_at(missing[0])
         best = min(losses, key=rank)
         missing = [place for place in (best - 1, best + 1) if place not in losses]
-        if not missing:
-            break
-        losses |= {place: loss_at(place) for place in missing}
-    return min(losses, key=rank)
+    return best
 
 
 def write_run(folder: Path, run: LanguageRun, text: Tensor) -> None:
