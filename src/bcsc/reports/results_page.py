@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from urllib.parse import quote
 
 from bcsc.errors import InvalidArgumentError
@@ -19,23 +20,31 @@ ABOUT = "about.md"  # beside the runs of a study: what it is, in a heading and a
 LEAD = """# Results
 
 What was measured of the paper's claims. This page is made from the run folders in `{root}` by
-`make results`; no number in it is typed by hand. The links in the last column of a table lead to the
-runs behind its row: configuration, a line per epoch, origin.
+`make results`; no number in it is typed by hand. The links in the last column of a table lead to
+the runs behind its row: configuration, a line per epoch, origin.
 
-{cost} {spread} Beside the numbers of a claim it is half the 95 % interval over the seeds.
+{reading}
 
-- Compare averages over halves and over all epochs only between methods with equally many epochs. Claims at equal
-  gradient evaluations, where these numbers differ, are on the final accuracy. The middle one of an odd number of
-  epochs is in the first half.
-- At equal gradient evaluations the staircase of rates may drop some passes apart, as it drops at whole epochs.
-- Where epochs were cut, part of the difference from the paper is due to length. The paper gives neither seeds nor
-  spreads; its two rows of LeNet4 on Cifar10 with SGD, in two tables, are 0.75 points apart (58.66 and 57.91).
-- An interval covers the seeds alone. All seeds of a study meet the same wrong labels, and a tuned rate was chosen once.
-- The spread of the training loss is over the mini-batches of an epoch, as the paper has it. It contains how far the
-  loss falls within the epoch, which is more where an epoch computes M times the gradients.
-- The runs were made on more than one kind of CPU. Rounding differs between them, so that the same configuration may
-  end some tenths of a point apart. Times are left out for the same reason.
+- Compare averages over halves and over all epochs only between methods with equally many epochs.
+  Claims at equal gradient evaluations, where these numbers differ, are on the final accuracy. The
+  middle one of an odd number of epochs is in the first half.
+- At equal gradient evaluations the staircase of rates may drop some passes apart, as it drops at
+  whole epochs.
+- Where epochs were cut, part of the difference from the paper is due to length. The paper gives
+  neither seeds nor spreads; its two rows of LeNet4 on Cifar10 with SGD, in two tables, are 0.75
+  points apart (58.66 and 57.91).
+- An interval covers the seeds alone. All seeds of a study meet the same wrong labels, and a tuned
+  rate was chosen once.
+- The spread of the training loss is over the mini-batches of an epoch, as the paper has it. It
+  contains how far the loss falls within the epoch, which is more where an epoch computes M times
+  the gradients.
+- The runs were made on more than one kind of CPU. Rounding differs between them, so that the same
+  configuration may end some tenths of a point apart. Times are left out for the same reason.
 """
+HOW_TO_READ = (
+    f"{COST_OF_AN_EPOCH} {WHAT_IS_SPREAD} Beside the numbers of a claim it is half the 95 % interval over the seeds."
+)
+COLUMNS = 100  # of a line of prose
 COMPARED: tuple[Axis, ...] = ("epochs", "gradient_evaluations")  # not seconds, which do not compare between machines
 
 
@@ -79,7 +88,7 @@ def titled(study: Study, folder: Path) -> Study:
 def results_page(studies: Mapping[Path, Study], root: Path, page: Path) -> str:
     """The text of the page, with links relative to it."""
     verdicts = [verdict for verdict in judge(CLAIMS, list(studies.values())) if verdict.cases]
-    lead = LEAD.format(root=root.name, cost=COST_OF_AN_EPOCH, spread=WHAT_IS_SPREAD)
+    lead = LEAD.format(root=root.name, reading=wrapped(HOW_TO_READ))
     sections = [study_section(folder, study, page) for folder, study in studies.items()]
     return "\n".join([lead, *claims_section(verdicts), *sections])
 
@@ -99,7 +108,7 @@ def claims_section(verdicts: Sequence[Verdict]) -> list[str]:
             "",
             f"### {as_markdown(verdict.claim.statement)}",
             "",
-            f"**{as_markdown(verdict.sentence)}.**",
+            wrapped(f"**{as_markdown(verdict.sentence)}.**"),
             "",
             f"| case | {verdict.cases[0].unit} | interval | state |",
             "| --- | ---: | --- | --- |",
@@ -130,7 +139,16 @@ def study_section(folder: Path, study: Study, page: Path) -> str:
 def decided(study: Study) -> list[str]:
     """What was tuned or timed before the final runs, if anything was."""
     table = decisions_of(study)
-    return [] if table is None else ["", " ".join([f"**{table.title}.**", *table.notes]), "", *markdown_rows(table)]
+    return (
+        []
+        if table is None
+        else ["", wrapped(" ".join([f"**{table.title}.**", *table.notes])), "", *markdown_rows(table)]
+    )
+
+
+def wrapped(prose: str) -> str:
+    """Prose in lines that fit the page; names with hyphens stay whole."""
+    return fill(prose, COLUMNS, break_on_hyphens=False, break_long_words=False)
 
 
 def run_link(folder: Path, seed: int, page: Path) -> str:

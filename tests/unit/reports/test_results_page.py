@@ -79,6 +79,14 @@ def test_every_table_says_how_far_it_reaches(text: str) -> None:
     assert "*In 1 of 3 networks, at 10 of 200 epochs, with 3 seeds.*" in cut_down
 
 
+def test_prose_is_wrapped_and_names_stay_whole(text: str) -> None:
+    lead_and_claims = text.partition('<a id="adagrad-10-epochs"></a>')[0]
+    prose = [line for line in lead_and_claims.splitlines() if not line.startswith(("|", "#"))]
+    assert [line for line in prose if len(line) > 100] == []
+    assert [line for line in prose if line.endswith("-")] == []
+    assert any("cifar10-200-epochs.**" in line for line in prose)
+
+
 def test_what_was_tuned_stands_below_the_table_of_its_study(tmp_path: Path) -> None:
     root = write_study(tmp_path / "records" / "small", "cifar10-deep", epochs=3, seeds=[0], models=["googlenet"])
     assert "What was decided" not in results_page(studies_in(tmp_path / "records"), tmp_path, tmp_path / "docs.md")
