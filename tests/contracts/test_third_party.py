@@ -8,14 +8,22 @@ import torch.distributed as dist
 pytest.importorskip("pytorch_optimizer")
 
 from bcsc.choices import MASKS
-from tests.contracts.third_party import PAGE, all_optimizers, found_out, read_page
+from tests.contracts.third_party import (
+    PAGE,
+    all_optimizers,
+    found_out,
+    is_refused_rescaled,
+    read_not_rescaled,
+    read_page,
+)
 
-SAID = read_page()
+SAID, NOT_RESCALED = read_page(), read_not_rescaled()
 
 
 def test_the_page_has_all_of_them() -> None:
     assert SAID.keys() == all_optimizers().keys()
     assert len(SAID) > 130
+    assert {"FTRL", "MADGRAD"} <= NOT_RESCALED <= SAID.keys()
     assert sum("gradient" in masks for masks, _ in SAID.values()) > 120
 
 
@@ -39,3 +47,4 @@ def alone() -> Iterator[None]:
 @pytest.mark.usefixtures("alone")
 def test_what_the_page_says_is_so(name: str) -> None:
     assert found_out(name) == SAID[name]
+    assert ("update" in SAID[name][0] and is_refused_rescaled(name)) == (name in NOT_RESCALED)

@@ -105,6 +105,16 @@ def outcome(name: str, mask: str) -> str:
     return "right"
 
 
+def is_refused_rescaled(name: str) -> bool:
+    """Whether a base goes with ``mask="update"``, but not M times as far."""
+    bcsc.BlockCyclic(build(name), num_blocks=3)
+    try:
+        bcsc.BlockCyclic(build(name), num_blocks=3, rescale=True)
+    except UnsupportedOptimizerError as error:
+        return "its steps lead to places of its own" in str(error)
+    return False
+
+
 ABOUT = """Which of the {count} optimizers of
 [pytorch_optimizer](https://pypi.org/project/pytorch_optimizer/) {version} can be the base of
 `BlockCyclic`. *Right* says: with one block it steps as the bare optimizer, to the bit; with three
@@ -124,6 +134,9 @@ This page is written by `python -m tests.contracts.third_party`, and a test trie
 | --- | --- | --- |
 """
 LIST = "## Right under every mask"
+NOT_RESCALED = "## Refused with `rescale=True`"
+WHY_NOT = """Their steps lead to places of their own, wherever the parameters were; moves that are M
+times as long would lead beyond them."""
 
 
 def found_out(name: str) -> tuple[str, str]:
@@ -136,10 +149,15 @@ def found_out(name: str) -> tuple[str, str]:
 
 def read_page() -> dict[str, tuple[str, str]]:
     """What the page says of every optimizer."""
-    table, _, rest = PAGE.read_text().partition(LIST)
+    table, _, rest = PAGE.read_text().partition(NOT_RESCALED)[0].partition(LIST)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:3] == "| `"]
     everywhere = dict.fromkeys(re.findall(r"`(\w+)`", rest), (", ".join(MASKS), ""))
     return {**{name.strip("`"): (right, reason) for name, right, reason in rows}, **everywhere}
+
+
+def read_not_rescaled() -> set[str]:
+    """Those that the page says are refused with ``rescale=True``."""
+    return set(re.findall(r"`(\w+)`", PAGE.read_text().partition(NOT_RESCALED)[2]))
 
 
 def wrapped(text: str) -> str:
@@ -154,8 +172,14 @@ def write_page() -> None:
     text = START.format(about=wrapped(about), others=len(found) - len(right))
     for name, (masks, reason) in found.items():
         text += f"| `{name}` | {masks} | {reason} |\n" if reason else ""
-    names = wrapped(", ".join(f"`{name}`" for name in right) + ".")
-    PAGE.write_text(f"{text}\n{LIST} ({len(right)})\n\n{names}\n")
+    not_rescaled = [name for name, (masks, _) in found.items() if "update" in masks and is_refused_rescaled(name)]
+    text += f"\n{LIST} ({len(right)})\n\n{in_words(right)}\n"
+    text += f"\n{NOT_RESCALED} ({len(not_rescaled)})\n\n{wrapped(WHY_NOT)}\n\n{in_words(not_rescaled)}\n"
+    PAGE.write_text(text)
+
+
+def in_words(names: list[str]) -> str:
+    return wrapped(", ".join(f"`{name}`" for name in names) + ".")
 
 
 if __name__ == "__main__":

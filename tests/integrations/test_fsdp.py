@@ -62,6 +62,10 @@ def train_in_shards(ranks: Ranks) -> dict[Any, Any]:
         result[case] = [whole(p) for p in network.parameters()]
         with pytest.raises(UnsupportedOptimizerError, match="needs the whole gradient of every unit in each process"):
             bcsc.BlockCyclic(torch.optim.SGD(network.parameters()), 2, order="bernoulli", align=True)
+        later = bcsc.BlockCyclic(torch.optim.SGD([torch.nn.Parameter(torch.ones(3))]), 2, align=True)
+        later.add_param_group({"params": list(network.parameters())})
+        with pytest.raises(UnsupportedOptimizerError, match="needs the whole gradient of every unit in each process"):
+            later.epoch_blocks()
         result["sizes"] = [len(p.to_local()) for p in network.parameters()]
     return result
 

@@ -1,7 +1,7 @@
 """The optimizer: one block of the parameters per step, around nearly any ``torch.optim`` optimizer."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from bcsc.optim.bases.conduct import Conduct, learn_conduct, settings_of
 from bcsc.optim.bases.refusals import refuse_base, refuse_differentiable, refuse_sparse
 from bcsc.optim.drift import DriftWatch
 from bcsc.optim.fast.one_pass import step_in_one_pass
-from bcsc.optim.masking import given_gradients, masked_step
+from bcsc.optim.masking import given_gradients, lent_gradients, masked_step
 from bcsc.optim.partition import EpochBlocks, check_num_blocks, draw_blocks
 from bcsc.optim.position import Position
 from bcsc.optim.state_check import OWN_STATE, check_base_state, check_complete, check_shapes, num_stateful, own_part
@@ -102,9 +102,9 @@ class BlockCyclic(Optimizer):
         check_choice("order", order, ORDERS)
         refuse_nested(base)
         self.num_blocks = check_at_least("num_blocks", num_blocks, 1)
-        refuse_base(base, mask, moves_all=self.num_blocks == 1 and not align)
         self.seed, self.redraw = check_at_least("seed", seed, 0), check_optional("redraw", redraw, 1)
         check_moves(mask, order, redraw, rescale=rescale, align=align)
+        refuse_base(base, mask, has_blocks=self.num_blocks > 1, rescale=rescale, align=align)
         self.base, self.rescale, self.align = base, rescale, align
         self.mask, self.granularity, self.order = mask, granularity, order
         self.steps_per_epoch = check_optional("steps_per_epoch", steps_per_epoch, 1)
@@ -113,10 +113,9 @@ class BlockCyclic(Optimizer):
         self._position, self._drift = Position(), DriftWatch()
         self._blocks: EpochBlocks | None = None
         self._conducts: dict[Hashable, Conduct] = {}
-        in_blocks = self._in_blocks()
-        check_num_blocks(1 if order == "bernoulli" else self.num_blocks, [p.shape for p in in_blocks], granularity)
-        if align:
-            refuse_sharded(in_blocks)
+        shapes = [p.shape for p in self._in_blocks()]
+        check_num_blocks(self.num_blocks, shapes, granularity, balanced=order != "bernoulli")
+        refuse_sharded(self._in_blocks() if align else ())
         # As after unpickling: sets up the hooks. Optimizer.__init__ would make parameter groups and state of our own.
         super().__setstate__({})
 
@@ -157,7 +156,7 @@ class BlockCyclic(Optimizer):
         loss = None if closure is None else torch.enable_grad()(closure)()
         self._drift.before_step(self, self._position)
         blocks = self.epoch_blocks()
-        is_plain = not (self.rescale or self.align or self.exclude)
+        is_plain = not (self.rescale or self.align or len(self.exclude) > 0)
         if not is_plain or not step_in_one_pass(self.base, blocks, self.block, self.mask):
             self._step_generally(blocks)
         self.advance()
@@ -166,7 +165,7 @@ class BlockCyclic(Optimizer):
     @torch.no_grad()
     def _step_generally(self, blocks: EpochBlocks) -> None:
         refuse_sparse(p.grad for p in blocks.parameters)
-        with given_gradients(self._gradients_outside()):
+        with given_gradients(self._none_for_frozen()), lent_gradients(self._copies_for_excluded()):
             masked_step(self.base, blocks, self.block, self.mask, self.conduct(), factors=self.factors(blocks))
 
     def advance(self) -> None:
@@ -265,11 +264,13 @@ class BlockCyclic(Optimizer):
     def _in_blocks(self) -> list[Tensor]:
         return [p for p in self._maskable() if p.requires_grad]
 
-    def _gradients_outside(self) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """For the base's step: no gradient of what is frozen, and copies of what it may write into and is excluded."""
-        yield from ((p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None)
-        if self.exclude and self.conduct().may_write_into_gradients:
-            yield from ((p, p.grad.clone()) for p in self.exclude if p.requires_grad and p.grad is not None)
+    def _none_for_frozen(self) -> list[tuple[Tensor, Tensor | None]]:
+        return [(p, None) for p in self._parameters() if not p.requires_grad and p.grad is not None]
+
+    def _copies_for_excluded(self) -> list[tuple[Tensor, Tensor | None]]:
+        """Of gradients that the base may write into."""
+        writes = len(self.exclude) > 0 and self.conduct().may_write_into_gradients
+        return [(p, p.grad.clone()) for p in self.exclude if writes and p.requires_grad and p.grad is not None]
 
     def _shapes(self) -> list[list[int]]:
         return [list(p.shape) for p in self._parameters()]

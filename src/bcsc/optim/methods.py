@@ -46,10 +46,6 @@ class Method:
         """After how many steps the blocks are drawn anew, where that is not once an epoch: after every cycle."""
         return num_blocks if self.one_pass and self.blocks == "cyclic" else None
 
-    def moves_all(self, num_blocks: int) -> bool:
-        """Whether every step moves all as the base does."""
-        return self.num_blocks(num_blocks) == 1 and not self.moves.get("align")
-
 
 JOO = "Joo et al., On Surprising Effectiveness of Masking Updates in Adaptive Optimizers, arXiv 2602.15322"
 

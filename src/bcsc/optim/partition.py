@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Shape = Sequence[int]
 T = TypeVar("T")
 
+MOST_INDEPENDENT = 2**15  # blocks of units that are drawn by themselves; a step counts them all
 MOST_DERIVED = 64  # a network that skips layers at random has gradients of ever other parameters
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}  # by size in bytes
 
@@ -103,15 +104,22 @@ def num_units(shapes: Sequence[Shape], granularity: Granularity) -> int:
     return sum(math.prod(unit_shape(shape, granularity)) for shape in shapes if math.prod(shape) > 0)
 
 
-def check_num_blocks(num_blocks: int, shapes: Sequence[Shape], granularity: Granularity) -> None:
-    """Refuse blocks that would have to stay empty."""
+def check_num_blocks(
+    num_blocks: int, shapes: Sequence[Shape], granularity: Granularity, *, balanced: bool = True
+) -> None:
+    """Refuse blocks that would have to stay empty, and units of their own that would hardly ever move."""
     most = num_units(shapes, granularity)
     if most == 0:
         raise InvalidArgumentError(
             "The optimizer has no trainable parameters, or they are all excluded: nothing to cut into blocks. "
             "Give it parameters with requires_grad=True."
         )
-    if num_blocks > most:
+    if not balanced and num_blocks > MOST_INDEPENDENT:
+        raise InvalidArgumentError(
+            f'num_blocks={num_blocks} is more than order="bernoulli" can draw from, and a unit would move once in as '
+            f"many steps. Take num_blocks <= {MOST_INDEPENDENT}."
+        )
+    if balanced and num_blocks > most:
         units = {"element": "scalars", "row": "rows", "tensor": "tensors"}[granularity]
         raise InvalidArgumentError(
             f"num_blocks={num_blocks} is more than the {most} trainable {units}. Take num_blocks <= {most}"
@@ -134,7 +142,7 @@ def draw_blocks(
     ``draw`` counts the draws of an epoch that has several. Where the labels need not be balanced, every unit gets its
     own by itself, so that each is in a given block with probability 1 / M.
     """
-    check_num_blocks(num_blocks if balanced else 1, shapes, granularity)
+    check_num_blocks(num_blocks, shapes, granularity, balanced=balanced)
     generator = stream(seed, "blocks", epoch, *([] if draw is None else [draw]))
     units = [unit_shape(shape, granularity) for shape in shapes]
     counts = [math.prod(unit) for unit in units]

@@ -195,7 +195,7 @@ def find_optimizer(name: str) -> type[Optimizer]:
 
 def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     """The optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
-    name = spec.optimizer.lower()
+    name, method = spec.optimizer.lower(), METHODS[spec.method]
     kind, taken = checked_optimizer(spec)
     recipe = {"lr": spec.learning_rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
     options: dict[str, Any] = {name: value for name, value in recipe.items() if name in taken and value is not None}
@@ -205,7 +205,7 @@ def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     options |= spec.optimizer_options
     try:
         base: Optimizer = kind(model.parameters(), **options)
-        refuse_base(base, spec.mask, moves_all=METHODS[spec.method].moves_all(spec.blocks))
+        refuse_base(base, spec.mask, has_blocks=method.num_blocks(spec.blocks) > 1, **method.moves)
         try_out(partial(kind, **options), {p.dim() for p in model.parameters()})
     except BcscError:
         raise

@@ -647,6 +647,44 @@ def test_the_scores_of_the_alignment_go_on_where_they_were_saved() -> None:
     assert torch.equal(p, other)
 
 
+def test_what_has_always_been_frozen_has_no_alignment_until_it_is_thawed() -> None:
+    def build() -> tuple[list[nn.Parameter], bcsc.BlockCyclic]:
+        tensors = [nn.Parameter(torch.ones(2, 3)), nn.Parameter(torch.ones(4)).requires_grad_(False)]
+        return tensors, bcsc.BlockCyclic(torch.optim.SGD(tensors, lr=0.5), 2, align=True)
+
+    def step(tensors: list[nn.Parameter], optimizer: bcsc.BlockCyclic, number: int) -> None:
+        for p in (p for p in tensors if p.requires_grad):
+            p.grad = torch.full_like(p, number - 2.5)
+        optimizer.step()
+
+    (tensors, optimizer), (others, resumed) = build(), build()
+    for number in range(2):
+        step(tensors, optimizer, number)
+    trained, frozen = optimizer.state_dict()["block_cyclic"]["alignment"]
+    assert trained.keys() == {"average", "score"}
+    assert frozen is None
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for own, other in zip(tensors, others, strict=True):
+        other.data.copy_(own)
+        own.requires_grad_(True)
+        other.requires_grad_(True)
+    for number in range(2, 6):
+        step(tensors, optimizer, number)
+        step(others, resumed, number)
+    assert all(map(torch.equal, tensors, others))
+    assert None not in optimizer.state_dict()["block_cyclic"]["alignment"]
+
+
+def test_independent_units_need_not_be_as_many_as_blocks_but_these_have_a_limit() -> None:
+    def build(num_blocks: int) -> bcsc.BlockCyclic:
+        base = torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1)
+        return bcsc.BlockCyclic(base, num_blocks, order="bernoulli")
+
+    build(2**15).epoch_blocks()
+    with pytest.raises(InvalidArgumentError, match=r"^num_blocks=32769 is more than.* Take num_blocks <= 32768.$"):
+        build(2**15 + 1)
+
+
 def test_alignment_is_kept_with_the_state_if_it_is_asked_for() -> None:
     for align in (True, False):
         optimizer = bcsc.BlockCyclic(sgd(network()), 2, align=align, order="bernoulli")

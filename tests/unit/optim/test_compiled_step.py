@@ -1,6 +1,8 @@
 """``torch.compile`` around a step: one graph, broken by nothing but the drawing of the blocks, once an epoch."""
 
 import copy
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -147,3 +149,25 @@ def test_the_scores_of_an_alignment_begin_outside_the_graph(fresh_dynamo) -> Non
         optimizer.epoch_blocks()
         step()
     assert graphs.run == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moves", [{}, {"rescale": True}, {"align": True}])
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_what_is_excluded_is_in_the_same_graph(moves: Mapping[str, Any], nesterov: bool, fresh_dynamo) -> None:
+    """Also where the base writes into gradients, as it does with Nesterov's momentum."""
+    graphs, ends = CountedGraphs(), []
+    for is_compiled in (True, False):
+        p, excluded = nn.Parameter(torch.linspace(-1, 1, 6)), nn.Parameter(torch.ones(3))
+        base = torch.optim.SGD([p, excluded], lr=0.1, momentum=0.9, nesterov=nesterov, foreach=True)
+        optimizer = bcsc.BlockCyclic(base, 2, exclude=[excluded], **moves)
+        step = torch.compile(optimizer.step, backend=graphs, fullgraph=True) if is_compiled else optimizer.step
+        for number in range(4):
+            for each in (p, excluded):
+                each.grad = torch.full_like(each, 0.5 + number)
+            optimizer.epoch_blocks()
+            step()
+            assert all(torch.equal(each.grad, torch.full_like(each, 0.5 + number)) for each in (p, excluded))
+        ends.append([p.detach(), excluded.detach(), *(base.state[each]["momentum_buffer"] for each in (p, excluded))])
+    assert graphs.run == 4
+    assert all(torch.allclose(*pair) for pair in zip(*ends, strict=True))

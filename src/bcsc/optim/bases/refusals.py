@@ -1,6 +1,6 @@
 """Which optimizers cannot be stepped block by block, and why."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,10 +20,12 @@ KNOWN: Mapping[type[Optimizer], str] = {
 }
 
 
-def refuse_base(base: Optimizer, mask: Mask, *, moves_all: bool = False) -> None:
+def refuse_base(
+    base: Optimizer, mask: Mask, *, has_blocks: bool = True, rescale: bool = False, align: bool = False
+) -> None:
     """Refuse what cannot be stepped block by block: what is known not to, and what is seen not to.
 
-    ``moves_all`` says that there is one block, so that every step moves everything as the base does.
+    Unless it ``has_blocks`` there is one, so that every step moves everything, and as far as the base does.
     """
     name = type(base).__name__
     if not isinstance(base, Optimizer):
@@ -34,8 +36,13 @@ def refuse_base(base: Optimizer, mask: Mask, *, moves_all: bool = False) -> None
     if not hasattr(base, "param_groups"):
         raise UnsupportedOptimizerError(f"{name} {REFUSED}: it has no param_groups. Take the optimizer inside it.")
     refuse_differentiable(base, base.param_groups)
+    asked = {
+        "update": mask == "update" and (has_blocks or align),
+        "rescale": has_blocks and rescale,
+        "all": mask == "all",
+    }
     reasons = [reason for kind, reason in KNOWN.items() if isinstance(base, kind)]
-    reason = reasons[0] if reasons else reason_not_saved(base) or reason_seen(base, mask, moves_all)
+    reason = reasons[0] if reasons else reason_not_saved(base) or reason_seen(base, mask, asked)
     if reason is not None:
         raise UnsupportedOptimizerError(f"{name} {REFUSED}: {reason}.")
 
@@ -67,7 +74,7 @@ def reason_not_saved(base: Optimizer) -> str | None:
     return "its state dict has no state and param_groups to be checked when it is loaded; take the optimizer inside it"
 
 
-def reason_seen(base: Optimizer, mask: Mask, moves_all: bool) -> str | None:
+def reason_seen(base: Optimizer, mask: Mask, asked: Mapping[str, bool]) -> str | None:
     """What trials of the base tell against it."""
     if is_distributed(base):
         return 'its state is not in optimizer.state, where mask="all" looks for it' if mask == "all" else None
@@ -75,18 +82,7 @@ def reason_seen(base: Optimizer, mask: Mask, moves_all: bool) -> str | None:
         trials = Trials(base)
         if trials.error is not None:
             return reason_it_fails(trials, mask)
-        if mask == "update" and not moves_all and evaluates_elsewhere(trials):
-            return (
-                "its eval() makes the weights of the parameters and of state that go together, and "
-                'mask="update" lets only the state go on; take another mask'
-            )
-        if mask == "all" and hides_state(trials):
-            return 'it keeps state that is not in optimizer.state, where mask="all" looks for it; take another mask'
-        if mask == "all" and wraps_state(trials):
-            return 'it keeps state by element in lists or the like, where mask="all" cannot hold it; take another mask'
-        if mask == "all" and steps_without_gradient(trials):
-            return 'it moves tensors that have no gradient, by which mask="all" holds them; take another mask'
-    return None
+        return next((reason for name, is_seen, reason in SEEN if asked[name] and is_seen(trials)), None)
 
 
 def reason_it_fails(trials: Trials, mask: Mask) -> str | None:
@@ -137,6 +133,24 @@ def evaluates_elsewhere(trials: Trials) -> bool:
     return not all(map(same_bits, (p.detach() for p in trial.stand_ins), before))
 
 
+def leads_to_places(trials: Trials) -> bool:
+    """Whether where a step leads does not go along when the parameters are shifted, as with FTRL.
+
+    Then a move is what is missing to a place of the base's own, and one that is M times as long leads beyond it.
+    """
+    ends = []
+    for shift in (0.0, 1.0):
+        trial = trials.new(lr=1e-3, weight_decay=0.0)  # without what draws towards zero, or what the rate is made of
+        trial.step(scale=1.0)
+        with torch.no_grad():
+            for p in trial.stand_ins:
+                p.add_(shift)
+        trial.steps(*[1.0] * 11)  # look-ahead bases step back every five or six
+        ends.append([p.detach() for p in trial.stand_ins])
+    kept = [(one - other).abs().double().mean() for other, one in zip(*ends, strict=True) if one.numel()]
+    return any(abs(each - 1) > 0.05 for each in kept)
+
+
 def steps_without_gradient(trials: Trials) -> bool:
     """Whether one of several tensors moves in a step in which it alone has no gradient."""
     trial = trials.new()
@@ -168,3 +182,35 @@ def tensors_in(value: object) -> Iterator[Tensor]:
     elif isinstance(value, Iterable) and not isinstance(value, str):
         for item in value:
             yield from tensors_in(item)
+
+
+# What trials may tell against a base, by the mask or the option that it then does not go with.
+SEEN: tuple[tuple[str, Callable[[Trials], bool], str], ...] = (
+    (
+        "update",
+        evaluates_elsewhere,
+        "its eval() makes the weights of the parameters and of state that go together, and "
+        'mask="update" lets only the state go on; take another mask',
+    ),
+    (
+        "rescale",
+        leads_to_places,
+        "its steps lead to places of its own, wherever the parameters were, and rescale=True would go M times as far, "
+        "beyond them; leave it out",
+    ),
+    (
+        "all",
+        hides_state,
+        'it keeps state that is not in optimizer.state, where mask="all" looks for it; take another mask',
+    ),
+    (
+        "all",
+        wraps_state,
+        'it keeps state by element in lists or the like, where mask="all" cannot hold it; take another mask',
+    ),
+    (
+        "all",
+        steps_without_gradient,
+        'it moves tensors that have no gradient, by which mask="all" holds them; take another mask',
+    ),
+)

@@ -32,7 +32,7 @@ class Aligned(NamedTuple):
 def alignment(average: Tensor, gradient: Tensor, units: Sequence[int]) -> Tensor:
     """For each unit the sigmoid of half the cosine between the average and the gradient; 1/2 where one is zero.
 
-    Or so small that the square of its length is: then there is no telling its direction.
+    Or so small that the square of its length is, or so large that it is infinite.
     """
     one, other = (by_unit(tensor, torch.Size(units).numel()) for tensor in (average, gradient.to(average.dtype)))
     cosine = F.cosine_similarity(one, other, dim=1, eps=torch.finfo(one.dtype).tiny ** 0.5)
@@ -54,9 +54,9 @@ class Alignment:
 
     def begin(self, parameters: Sequence[Tensor]) -> None:
         """Make room for parameters; those that have it keep what is in it."""
-        for p in parameters:
-            if p not in self._kept:
-                self._kept[p] = self._start(p)
+        new = [p for p in parameters if p not in self._kept]
+        refuse_sharded(new)
+        self._kept.update({p: self._start(p) for p in new})
 
     def learn(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """Take in the gradients; gives the scores of each parameter that has one, to be multiplied with its move."""
@@ -75,9 +75,11 @@ class Alignment:
             average, torch.ones(unit_shape(p.shape, self.granularity), dtype=dtype.to_real(), device=p.device)
         )
 
-    def state_of(self, parameters: Sequence[Tensor]) -> list[dict[str, Tensor]]:
-        """What is kept of each parameter, to be saved; of one that never had a gradient, what it would begin with."""
-        return [(self._kept.get(p) or self._start(p))._asdict() for p in parameters]
+    def state_of(self, parameters: Sequence[Tensor]) -> list[dict[str, Tensor] | None]:
+        """What is kept of each parameter or will be at the next step; nothing of one that has always been frozen."""
+        begun = {p: self._start(p) for p in parameters if p.requires_grad and p not in self._kept}
+        kept = {**self._kept, **begun}
+        return [kept[p]._asdict() if p in kept else None for p in parameters]
 
     def checked(self, saved: Any, parameters: Sequence[Tensor]) -> "Alignment":
         """One that goes on with what was saved, if it fits the parameters."""
@@ -85,7 +87,8 @@ class Alignment:
             not_this_optimizers(f"it has no alignment of {len(parameters)} parameters")
         restored = Alignment(self.granularity)
         for number, (p, entry) in enumerate(zip(parameters, saved, strict=True)):
-            restored._kept[p] = self._checked_entry(p, entry, f"the alignment of parameter {number}")
+            if entry is not None:
+                restored._kept[p] = self._checked_entry(p, entry, f"the alignment of parameter {number}")
         return restored
 
     def _checked_entry(self, p: Tensor, entry: Any, where: str) -> Aligned:

@@ -190,6 +190,44 @@ def test_what_is_evaluated_elsewhere_can_still_be_moved_all_at_once() -> None:
         bcsc.BlockCyclic(EvaluatesElsewhere(tensors), 1, align=True)
 
 
+class LeadsToAPlace(Stepper):
+    """Goes half the way to a place that its gradients make, wherever it is."""
+
+    def own_step(self, p: Tensor) -> None:
+        place = self.state[p].setdefault("place", torch.zeros_like(p))
+        p.lerp_(place.sub_(p.grad), 0.5)
+
+
+class LooksAhead(Stepper):
+    """Goes back half the way at every fifth step."""
+
+    def own_step(self, p: Tensor) -> None:
+        state = self.state[p]
+        start = state.setdefault("start", p.clone())
+        state["count"] = state.get("count", 0) + 1
+        p.sub_(p.grad)
+        if state["count"] % 5 == 0:
+            start.copy_(p.lerp_(start, 0.5))
+
+
+@pytest.mark.parametrize("kind", [LeadsToAPlace, LooksAhead])
+def test_moves_that_make_up_for_where_the_parameters_are_are_not_multiplied(kind) -> None:
+    for options in ({"num_blocks": 2}, {"num_blocks": 1, "rescale": True}, {"num_blocks": 2, "align": True}):
+        bcsc.BlockCyclic(kind(parameters()), **options)
+    for options in ({"redraw": 2}, {"order": "bernoulli"}):
+        with pytest.raises(
+            UnsupportedOptimizerError, match=f"^{kind.__name__} .*: its steps lead to places of its own"
+        ):
+            bcsc.BlockCyclic(kind(parameters()), 2, rescale=True, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_decay_and_large_rates_are_not_taken_for_a_place(dtype: torch.dtype) -> None:
+    tensors = [nn.Parameter(torch.ones(4, 4, dtype=dtype)), nn.Parameter(torch.ones(0, dtype=dtype))]
+    bcsc.BlockCyclic(torch.optim.SGD(tensors, lr=2.0, momentum=0.9, weight_decay=0.3), 2, rescale=True)
+    bcsc.BlockCyclic(torch.optim.AdamW(tensors, lr=1.0, weight_decay=0.5), 2, rescale=True)
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [

@@ -355,7 +355,7 @@ def test_what_is_excluded_is_named_where_the_base_does_not_have_it() -> None:
 
 
 def test_an_alignment_that_does_not_fit_is_named() -> None:
-    parameters = [torch.zeros(2, 3), torch.zeros(4)]
+    parameters = [torch.zeros(2, 3, requires_grad=True), torch.zeros(4, requires_grad=True)]
     kept = Alignment("tensor").state_of(parameters)
     kept[1]["average"] = torch.zeros(5)
     says = (
