@@ -60,12 +60,14 @@ def row_of(cell: Cell, found: Mapping[Cell, Sequence[Record]]) -> tuple[str, ...
     records, losses = found[cell], final_losses(found[cell])
     rates = {record.run.lr for record in final_runs(records)}
     tried = sorted(record.run.lr for record in records if record.run.seed == TUNING_SEED)
-    end = ", the best at an end" if tried and rates & {tried[0], tried[-1]} else ""
+    notes = ["the best at an end"] if tried and rates & {tried[0], tried[-1]} else []
+    diverged = sorted(record.run.lr for record in records if record.run.seed == TUNING_SEED and record.loss == math.inf)
+    notes += [f"diverged at {', '.join(f'{rate:g}' for rate in diverged)}"] if diverged else []
     dense = {} if cell.arm == "dense" else final_losses(found[cell._replace(arm="dense")])
     return (
         cell.arm,
         ", ".join(f"{rate:g}" for rate in sorted(rates)) or "-",
-        f"{tried[0]:g} to {tried[-1]:g}{end}" if tried else "-",
+        ", ".join([f"{tried[0]:g} to {tried[-1]:g}", *notes]) if tried else "-",
         ", ".join(f"{losses[seed]:.4f}" for seed in SEEDS if seed in losses) or "-",
         f"{fmean(losses.values()):.4f}" if losses else "-",
         in_numbers(gains_over(dense, losses)),
@@ -92,17 +94,27 @@ def findings_of(own: Sequence[Cell], found: Mapping[Cell, Sequence[Record]]) -> 
 
 
 def tables(root: Path) -> str:
-    """A table for every base and schedule that has been begun."""
+    """A table for every base and schedule that has been begun, and what is missing."""
     found = read_records(root)
-    sections = []
+    sections, missing = [], []
     for base, schedule in dict.fromkeys(stage[:2] for stage in STAGES):
-        own = [cell for arm in ARMS if (cell := Cell(base, schedule, arm)) in found and found[cell]]
+        planned = [cell for arm in ARMS if (cell := Cell(base, schedule, arm)) in found]
+        own = [cell for cell in planned if found[cell]]
+        not_run = "; ".join(cell.arm for cell in planned if not final_losses(found[cell]).keys() >= {*SEEDS})
+        missing += [wrapped(f"- {TITLES[base]}, {RATES[schedule]}: {not_run}")] if not_run else []
         if own:
             rows = [HEADER, tuple("---" for _ in HEADER), *[row_of(cell, found) for cell in own]]
             lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-            findings = "\n".join(fill(f"- {each}", 100, subsequent_indent="  ") for each in findings_of(own, found))
+            findings = "\n".join(wrapped(f"- {each}") for each in findings_of(own, found))
             sections.append(f"**{TITLES[base]}, {RATES[schedule]}**\n\n{lines}\n\n{findings}".rstrip())
+    if sections and missing:
+        sections.append("Planned, but not run yet with every seed:\n\n" + "\n".join(missing))
     return "\n\n".join(sections) or NOTHING
+
+
+def wrapped(item: str) -> str:
+    """An item of a list in lines that fit the page."""
+    return fill(item, 100, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def with_tables(page: str, made: str) -> str:

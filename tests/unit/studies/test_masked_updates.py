@@ -168,8 +168,33 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+PLANNED = "\n\nPlanned, but not run yet with every seed:\n\n"
+
+
+def found_in(made: str) -> list[str]:
+    return made.partition(PLANNED)[0].splitlines()
+
+
+def test_what_was_not_run_with_every_seed_is_named(records: Path, tmp_path: Path) -> None:
+    *_, sgd, _ = " ".join(tables(records).partition(PLANNED)[2].split()).split(" - ")
+    assert sgd.startswith("SGD with momentum, constant rate: SkipUpdate; Magma; cyclic, M = 4;")
+    shutil.rmtree(copied_records(records, tmp_path)["2"])
+    *_, sgd, cosine = " ".join(tables(tmp_path / "copy").partition(PLANNED)[2].split()).split(" - ")
+    assert sgd.startswith("SGD with momentum, constant rate: dense; SkipUpdate; Magma; cyclic, M = 4;")
+    assert cosine == "RMSprop, cosine rate: dense; cyclic, M = 2; SkipUpdate; Magma"
+
+
+def test_a_rate_at_which_an_arm_diverged_is_named(records: Path, tmp_path: Path) -> None:
+    assert "diverged" not in tables(records)
+    shutil.copytree(records, tmp_path / "copy")
+    folder = max((tmp_path / "copy").glob("*dense*seed-1000"), key=lambda each: read_run(each).run.lr)
+    (folder / "evaluations.jsonl").write_text('{"step": 2, "training_loss": null, "held_out_loss": null}\n')
+    (line,) = [line for line in tables(tmp_path / "copy").splitlines() if line.startswith("| dense ")]
+    assert f", diverged at {read_run(folder).run.lr:g} |" in line
+
+
 def test_the_table_says_what_the_records_say(records: Path) -> None:
-    lines = tables(records).splitlines()
+    lines = found_in(tables(records))
     assert lines[0] == "**SGD with momentum, constant rate**"
     assert len(lines) == 8
     assert lines[-1].startswith("- Does the mask help? cyclic, M = 2 is ")
@@ -222,7 +247,7 @@ def test_an_arm_that_diverged_at_a_seed_decides_nothing(records: Path, tmp_path:
     path = copied_records(records, tmp_path)["1"] / "evaluations.jsonl"
     *rows, last = path.read_text().splitlines()
     path.write_text("\n".join([*rows, json.dumps({**json.loads(last), "held_out_loss": None})]) + "\n")
-    assert tables(tmp_path / "copy").splitlines()[-1] == (
+    assert found_in(tables(tmp_path / "copy"))[-1] == (
         "- Does the mask help? dense diverged at a seed, which decides nothing."
     )
 
