@@ -18,7 +18,8 @@ digits = bcsc.data.load("digits")
 train_set = TensorDataset(digits.train_images / 255, digits.train_labels)
 test_loader = DataLoader(TensorDataset(digits.test_images / 255, digits.test_labels), batch_size=50)
 
-accelerator = Accelerator(project_dir=sys.argv[1] if len(sys.argv) > 1 else "accelerate_loop")
+folder = sys.argv[1] if len(sys.argv) > 1 else "accelerate_loop"
+accelerator = Accelerator(cpu=not torch.accelerator.is_available(), project_dir=folder)  # else torchrun is not noticed
 torch.manual_seed(0)
 model = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 whole = bcsc.BlockCyclicSampler(len(train_set), batch_size=64, num_blocks=4)
@@ -36,7 +37,7 @@ for epoch in range(whole.epoch, NUM_EPOCHS):
         accelerator.backward(F.cross_entropy(model(images), labels) * batches.loss_weight(number))
         optimizer.step()
         optimizer.zero_grad()
-    accelerator.save_state(f"{accelerator.project_dir}/epoch-{epoch}")
+    accelerator.save_state(f"{folder}/epoch-{epoch}")
 
 with torch.no_grad():
     right = [accelerator.gather_for_metrics(model(images).argmax(1) == labels) for images, labels in test_loader]

@@ -1,6 +1,6 @@
-"""The Trainer of Transformers: two lines give it the loader; a small vision transformer, made from a config.
+"""The Trainer of Transformers: two lines give it the loader; a small ConvNeXt, made from a config.
 
-python examples/transformers_trainer.py [FOLDER]
+python examples/transformers_trainer.py [FOLDER [CHECKPOINT_TO_GO_ON_FROM]]
 """
 
 import sys
@@ -8,7 +8,7 @@ import sys
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification
+from transformers import ConvNextConfig, ConvNextForImageClassification, Trainer, TrainingArguments
 
 import bcsc
 
@@ -32,8 +32,8 @@ class BlockCyclicTrainer(Trainer):
 digits = bcsc.data.load("digits")
 train_set, test_set = Digits(digits.train_images, digits.train_labels), Digits(digits.test_images, digits.test_labels)
 torch.manual_seed(0)
-sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-model = ViTForImageClassification(ViTConfig(image_size=32, patch_size=8, num_channels=1, num_labels=10, **sizes))
+sizes = {"num_stages": 2, "depths": [1, 1], "hidden_sizes": [16, 32], "patch_size": 4}
+model = ConvNextForImageClassification(ConvNextConfig(num_channels=1, num_labels=10, **sizes))
 batches = bcsc.BlockCyclicSampler(len(train_set), batch_size=64, num_blocks=4)
 base = torch.optim.AdamW(model.parameters(), lr=0.01)
 optimizer = bcsc.BlockCyclic(base, num_blocks=4, steps_per_epoch=batches.steps_per_epoch)
@@ -42,6 +42,7 @@ trainer = BlockCyclicTrainer(
     TrainingArguments(
         sys.argv[1] if len(sys.argv) > 1 else "transformers_trainer",
         num_train_epochs=4,
+        save_strategy="epoch",
         use_cpu=True,
         report_to="none",
         disable_tqdm=True,
@@ -51,5 +52,5 @@ trainer = BlockCyclicTrainer(
     compute_metrics=lambda seen: {"accuracy": float((seen.predictions.argmax(1) == seen.label_ids).mean())},
     optimizers=(optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4 * len(batches))),
 )
-trainer.train()
+trainer.train(resume_from_checkpoint=sys.argv[2] if len(sys.argv) > 2 else None)
 print(f"test accuracy {100 * trainer.evaluate()['eval_accuracy']:.1f} %")

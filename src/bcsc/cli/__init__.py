@@ -10,6 +10,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from bcsc.errors import BcscError, InvalidArgumentError, in_one_line
@@ -34,6 +35,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Leave it to ``main`` to print and to exit."""
         raise InvalidArgumentError(f"{message} (try: {self.prog} --help)")
+
+
+def folder_name(text: str) -> Path:
+    """A folder or file to write, which has a name."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
 
 
 def parser() -> argparse.ArgumentParser:

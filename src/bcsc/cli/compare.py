@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bcsc.cli import folder_name
 from bcsc.errors import DamagedRunError, Interrupted, InvalidArgumentError, check_choice
 from bcsc.experiments.catalog import EXPERIMENTS, cut_down, joined_cut
 from bcsc.experiments.experiment import Cell, Experiment
@@ -29,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_campaign_arguments(parser: argparse.ArgumentParser) -> None:
     """How a plan is carried out, and how it is cut down."""
-    parser.add_argument("--out", type=Path, metavar="DIR", help="for the runs and the report (default: results/NAME)")
+    parser.add_argument(
+        "--out", type=folder_name, metavar="DIR", help="for the runs and the report (default: results/NAME)"
+    )
     parser.add_argument(
         "--jobs",
         type=int,

@@ -3,11 +3,13 @@
 import argparse
 from pathlib import Path
 
+from bcsc.cli import folder_name
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the runs go."""
     parser.add_argument(
-        "--out", type=Path, default=Path("demo"), metavar="DIR", help="folder of the runs (default: demo)"
+        "--out", type=folder_name, default=Path("demo"), metavar="DIR", help="folder of the runs (default: demo)"
     )
     parser.add_argument("--restart", action="store_true", help="train anew; old runs are kept aside")
 

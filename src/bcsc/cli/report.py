@@ -5,6 +5,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from bcsc.cli import folder_name
 from bcsc.errors import InvalidArgumentError
 
 
@@ -12,10 +13,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the runs are, and where the report goes."""
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs at any depth")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="for the report (default: DIR/report, or report here for several DIRs)"
+        "--out",
+        type=folder_name,
+        metavar="DIR",
+        help="for the report (default: DIR/report, or report here for several DIRs)",
     )
     parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="instead, one Markdown page on the studies in the one DIR"
+        "--markdown", type=folder_name, metavar="FILE", help="instead, one Markdown page on the studies in the one DIR"
     )
 
 

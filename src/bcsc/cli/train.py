@@ -11,6 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
 
+from bcsc.cli import folder_name
 from bcsc.errors import Diverged, Interrupted, InvalidArgumentError
 from bcsc.runs.spec import CHOICES, RunSpec, settings_from_toml
 
@@ -123,13 +124,6 @@ def interrupts_held() -> Iterator[None]:
         signal.signal(signal.SIGINT, before or signal.default_int_handler)
     if asked:
         raise KeyboardInterrupt
-
-
-def folder_name(text: str) -> Path:
-    """A folder, which has a name."""
-    if not text:
-        raise argparse.ArgumentTypeError("the name of the folder is empty")
-    return Path(text)
 
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:

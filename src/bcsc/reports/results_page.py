@@ -20,8 +20,8 @@ ABOUT = "about.md"  # beside the runs of a study: what it is, in a heading and a
 LEAD = """# Results
 
 What was measured of the paper's claims. This page is made from the run folders in `{root}` by
-`make results`; no number in it is typed by hand. The links in the last column of a table lead to
-the runs behind its row: configuration, a line per epoch, origin.
+`bcsc report --markdown`; no number in it is typed by hand. The links in the last column of a table
+lead to the runs behind its row: configuration, a line per epoch, origin.
 
 {reading}
 
@@ -38,8 +38,8 @@ the runs behind its row: configuration, a line per epoch, origin.
 - The spread of the training loss is over the mini-batches of an epoch, as the paper has it. It
   contains how far the loss falls within the epoch, which is more where an epoch computes M times
   the gradients.
-- The runs were made on more than one kind of CPU. Rounding differs between them, so that the same
-  configuration may end some tenths of a point apart. Times are left out for the same reason.
+- Rounding differs between kinds of CPU, so that the same configuration may end some tenths of a
+  point apart. Times are left out for the same reason.
 """
 HOW_TO_READ = (
     f"{COST_OF_AN_EPOCH} {WHAT_IS_SPREAD} Beside the numbers of a claim it is half the 95 % interval over the seeds."

@@ -195,7 +195,7 @@ def find_optimizer(name: str) -> type[Optimizer]:
 
 def build_base(spec: RunSpec, model: nn.Module) -> Optimizer:
     """The optimizer, given what it takes of the recipe's rate, momentum and decay, and the options."""
-    name, method = spec.optimizer.lower(), METHODS[spec.method]
+    name, method = spec.optimizer.lower(), METHODS[check_choice("method", spec.method, METHODS)]
     kind, taken = checked_optimizer(spec)
     recipe = {"lr": spec.learning_rate, "momentum": spec.momentum, "weight_decay": spec.weight_decay}
     options: dict[str, Any] = {name: value for name, value in recipe.items() if name in taken and value is not None}

@@ -36,7 +36,10 @@ CARRIED = (PREVIOUS, NEWEST, SPEC, METRICS, SUMMARY, ORIGIN, OUTLIERS)  # from o
 LOCK_ATTEMPTS = 3  # one who only looks whether the folder is busy holds the lock for an instant
 SECONDS_BETWEEN_ATTEMPTS = 0.05
 ASIDE = ".aside-"  # and a number, after the name of a folder that made room for a new one
-WAY_OUT = "Take another folder, or --restart (in Python restart=True) to begin anew and keep this one aside."
+WAY_OUT = (
+    "Take another folder, or --restart (in Python options=RunOptions(restart=True)) to begin anew and keep this one "
+    "aside."
+)
 
 T = TypeVar("T")
 

@@ -236,3 +236,22 @@ def test_a_comparison_may_run_in_a_thread_of_its_own(plan: Path, tmp_path: Path)
     with ThreadPoolExecutor(1) as pool:
         comparison = pool.submit(bcsc.compare, plan, tmp_path / "out").result()
     assert {outcome.state for outcome in comparison.outcomes} == {"finished"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["compare", "plan.toml", "--out", ""],
+        ["reproduce", "cifar10", "--out", ""],
+        ["report", ".", "--out", ""],
+        ["report", ".", "--markdown", ""],
+        ["demo", "--out", ""],
+    ],
+)
+def test_a_place_without_a_name_is_not_the_working_directory(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+    assert "the name of the folder is empty" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -163,6 +163,12 @@ def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
         bcsc.run(SPEC, tmp_path / "file" / "run")
 
 
+def test_a_method_that_there_is_not_is_named(tmp_path: Path) -> None:
+    data = TensorDataset(torch.ones(8, 3), torch.zeros(8, dtype=torch.int64))
+    with pytest.raises(InvalidArgumentError, match="^method must be one of .*got 'sgdd'. Did you mean 'sgd'"):
+        bcsc.train(nn.Linear(3, 2), data, data, out=tmp_path, method="sgdd", blocks=2, epochs=1)
+
+
 def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
     model, options = nn.Linear(3, 2), bcsc.RunOptions(checkpoint_every=1)
     inputs = torch.ones(40, 3)
