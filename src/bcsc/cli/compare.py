@@ -129,6 +129,7 @@ def compare(
     from bcsc.experiments.study import read_studies, write_experiment
     from bcsc.reports.claims import CLAIMS, judge
     from bcsc.reports.write import require_extras, write_report
+    from bcsc.runs.folder import RunFolder
 
     require_extras()
     whole, text = find_plan(plan)
@@ -139,14 +140,15 @@ def compare(
     joined = cut_down(whole, **cut)
     check_goes_on(out, experiment, joined, is_own=text is not None)
     engine = engine or build_engine("local", None, None)
-    write_experiment(out, experiment.name, cut, text)
-    try:
-        with sigterm_as_ctrl_c(), board() as shown:
-            outcomes = carry_out_experiment(experiment, joined, out, engine, shown)
-    except KeyboardInterrupt as interruption:
-        raise Interrupted("interrupted; the same command continues where it stopped") from interruption
-    print(outcomes_in_words(outcomes, engine))
-    page = write_report(out)
+    with RunFolder(out).locked():
+        write_experiment(out, experiment.name, cut, text)
+        try:
+            with sigterm_as_ctrl_c(), board() as shown:
+                outcomes = carry_out_experiment(experiment, joined, out, engine, shown)
+        except KeyboardInterrupt as interruption:
+            raise Interrupted("interrupted; the same command continues where it stopped") from interruption
+        print(outcomes_in_words(outcomes, engine))
+        page = write_report(out)
     return Comparison(outcomes, judge(CLAIMS, read_studies(out)[0]), page)
 
 

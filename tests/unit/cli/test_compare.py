@@ -10,6 +10,7 @@ import bcsc
 from bcsc.cli import main
 from bcsc.experiments.catalog import plan_text
 from bcsc.experiments.study import EXPERIMENT_FILE, PLAN_FILE, read_studies
+from bcsc.runs.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("quick_campaigns")
 
@@ -230,6 +231,14 @@ def test_a_damaged_plan_in_a_folder_is_reported_and_its_runs_are_shown(plan: Pat
     (study,), (damaged,) = read_studies(tmp_path / "out")
     assert study.name == "other-runs"
     assert str(tmp_path / "out" / EXPERIMENT_FILE) in damaged.reason
+
+
+def test_a_folder_is_one_comparisons_at_a_time(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunFolder(tmp_path / "out").locked():
+        assert main(["compare", str(plan), "--out", str(tmp_path / "out")]) == 2
+    assert f"Another process is training in {tmp_path / 'out'}. Wait for it" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["lock"]
+    assert main(["compare", str(plan), "--out", str(tmp_path / "out")]) == 0
 
 
 def test_a_comparison_may_run_in_a_thread_of_its_own(plan: Path, tmp_path: Path) -> None:
