@@ -138,15 +138,19 @@ def leads_to_places(trials: Trials) -> bool:
 
     Then a move is what is missing to a place of the base's own, and one that is M times as long leads beyond it.
     """
-    ends = []
-    for shift in (0.0, 1.0):
-        trial = trials.new(lr=1e-3, weight_decay=0.0)  # without what draws towards zero, or what the rate is made of
-        trial.step(scale=1.0)
-        with torch.no_grad():
-            for p in trial.stand_ins:
-                p.add_(shift)
-        trial.steps(*[1.0] * 11)  # look-ahead bases step back every five or six
-        ends.append([p.detach() for p in trial.stand_ins])
+    ends: list[list[Tensor]] = []
+
+    def step_with_and_without_a_shift() -> None:
+        for shift in (0.0, 1.0):
+            trial = trials.new(lr=1e-3, weight_decay=0.0)  # nothing that draws towards zero
+            trial.step(scale=1.0)
+            with torch.no_grad():
+                torch._foreach_add_([*trial.stand_ins], shift)
+            trial.steps(*[1.0] * 11)  # look-ahead bases step back every five or six
+            ends.append([p.detach() for p in trial.stand_ins])
+
+    if failure(step_with_and_without_a_shift) is not None:
+        return False
     kept = [(one - other).abs().double().mean() for other, one in zip(*ends, strict=True) if one.numel()]
     return any(abs(each - 1) > 0.05 for each in kept)
 

@@ -171,9 +171,10 @@ class EvaluatesSomethingElse(Stepper):
         """Has nothing to do with weights."""
 
 
+@pytest.mark.parametrize("rescale", [False, True])
 @pytest.mark.parametrize("kind", [WantsSomethingLater, EvaluatesSomethingElse])
-def test_what_cannot_be_tried_out_for_its_evaluation_is_not_refused_for_it(kind) -> None:
-    optimizer = bcsc.BlockCyclic(kind(tensors := parameters()), 2)
+def test_what_cannot_be_tried_out_is_not_refused_for_it(kind, rescale: bool) -> None:
+    optimizer = bcsc.BlockCyclic(kind(tensors := parameters()), 2, rescale=rescale)
     for p in tensors:
         p.grad = torch.ones_like(p)
     optimizer.step()
