@@ -227,6 +227,7 @@ def test_decay_and_large_rates_are_not_taken_for_a_place(dtype: torch.dtype) -> 
     tensors = [nn.Parameter(torch.ones(4, 4, dtype=dtype)), nn.Parameter(torch.ones(0, dtype=dtype))]
     bcsc.BlockCyclic(torch.optim.SGD(tensors, lr=2.0, momentum=0.9, weight_decay=0.3), 2, rescale=True)
     bcsc.BlockCyclic(torch.optim.AdamW(tensors, lr=1.0, weight_decay=0.5), 2, rescale=True)
+    bcsc.BlockCyclic(torch.optim.SGD(tensors, lr=0.01, weight_decay=10.0), 2, rescale=True)
 
 
 @pytest.mark.parametrize(
